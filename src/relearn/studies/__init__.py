@@ -1,4 +1,4 @@
-"""The studies. Each is a package of its own, and everybody else reaches it through STUDIES alone."""
+"""The studies, each a package of its own. Code outside a study must reach it through STUDIES only."""
 
 STUDIES = {
     "poisoning": "relearn.studies.poisoning.study:STUDY",

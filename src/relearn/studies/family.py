@@ -1,6 +1,6 @@
-"""The runs of one step of a study as plain Python: the rules, `relearn jobs` and the tests all ask it the same questions.
+"""The runs of one step of a study as plain Python objects, used by the workflow rules, `relearn jobs` and the tests.
 
-A plan imports no torch, so that planning thousands of jobs stays a matter of seconds.
+A plan does not import torch, so planning thousands of jobs takes only seconds.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Answer = Callable[..., Any]  # called with a cell's labels as keyword arguments
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What a job asks of its machine.
+    """Resource requirements of a job.
 
     Args:
         mem_mb: main memory, MB.
-        minutes: longest run time.
-        gpu: number of GPUs that it can use.
+        minutes: maximum run time.
+        gpu: number of GPUs that the job can use.
         threads: CPU threads.
     """
 
@@ -33,25 +33,24 @@ class Needs:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """All runs of one step of a study: one for each cell of a grid and each seed.
+    """All runs of one step of a study: one run per grid cell and seed.
 
     Args:
-        study: the study.
-        step: the command behind ``relearn <study>``.
-        scale: of the runs.
-        folder: pattern below ``results/<scale>/runs/<study>/<step>/``, labels in braces; without the seed.
-        cells: the grid; each cell gives a value (text) to every label of ``folder``.
-        needs: of one job.
+        study: the name of the study.
+        step: the step's command, as in ``relearn <study> <step>``.
+        scale: the scale of the runs.
+        folder: folder pattern below ``results/<scale>/runs/<study>/<step>/``, with labels in braces and without the seed.
+        cells: the grid; each cell assigns a value (text) to every label of ``folder``.
+        needs: resource requirements of one job.
         outputs: name to file name; ``record`` is added.
         inputs: name to path, list of paths, or a function of the cell (and ``seed``) that returns one of these.
-            An empty list leaves the input out.
+            An empty list omits the input.
         settings: the step's settings, or a function of the cell.
-        modules: what the step loads by name and the numbers depend on, or a function of the cell.
+        modules: dotted names of modules that the step loads by name and that affect its results, or a function of the cell.
         labels: labels of the record that are not in ``folder``: text, or a function of the cell.
-        seeds: of every cell; None for runs without a seed.
-        cell_seeds: the seeds of one cell where some cells have fewer, a function of the cell.
-        constraints: regular expressions of labels, where the default (no slash) is not enough.
-        shared_folder: study whose folder the runs share where several studies use them.
+        seeds: the seeds of every cell; None for runs without a seed.
+        cell_seeds: a function of the cell that returns its seeds, for grids in which some cells have fewer seeds.
+        constraints: regular expressions for labels where the default (no slash) is not strict enough.
     """
 
     study: str
@@ -71,7 +70,7 @@ class Family:
 
     @property
     def pattern(self) -> str:
-        """Folder of a run, its labels and the seed in braces."""
+        """Folder pattern of a run, with its labels and the seed in braces."""
         below = f"{self.step}/{self.folder}" if self.folder else self.step
         return f"results/{self.scale}/runs/{self.study}/{below}" + (
             "" if self.seeds is None else "/seed{seed}"
@@ -79,12 +78,12 @@ class Family:
 
     @property
     def log(self) -> str:
-        """Log file of a run, as a pattern."""
+        """Path pattern of a run's log file."""
         return self.pattern.replace("/runs/", "/logs/", 1) + ".log"
 
     @property
     def files(self) -> dict[str, str]:
-        """Everything that a run writes, by name, as patterns; the record first."""
+        """Path patterns of all files that a run writes, by name; the record comes first."""
         return {
             "record": f"{self.pattern}/record.json",
             **{name: f"{self.pattern}/{file}" for name, file in self.outputs.items()},
@@ -92,7 +91,7 @@ class Family:
 
     @cached_property
     def runs(self) -> list[dict[str, str]]:
-        """Labels and seed of every run, without repetition."""
+        """Labels and seed of every run, without duplicates."""
         found = {}
         for cell in self.cells:
             for seed in self._seeds(cell):
@@ -107,16 +106,16 @@ class Family:
         return [{"seed": str(seed)} for seed in seeds]
 
     def paths(self, name: str = "record", **labels: Any) -> list[str]:
-        """The files of this name of all runs that agree with ``labels``."""
+        """Paths of the output ``name`` of all runs whose labels match ``labels``."""
         wanted = {key: str(value) for key, value in labels.items()}
         return [self.files[name].format(**run) for run in self.runs if wanted.items() <= run.items()]
 
     def path(self, name: str = "record", **labels: Any) -> str:
-        """The file of this name of one run, in the grid or not."""
+        """Path of the output ``name`` of one run; the run need not be in the grid."""
         return self.files[name].format(**labels)
 
     def everything(self) -> Iterator[str]:
-        """Every file of every run."""
+        """Paths of all files of all runs."""
         for run in self.runs:
             for pattern in self.files.values():
                 yield pattern.format(**run)
@@ -128,13 +127,13 @@ class Family:
         return _answer(self.modules, cell)
 
     def inputs_of(self, *, seed: str | None = None, **cell: str) -> dict[str, list[str]]:
-        """Input paths of one run by name; without those that it does not have."""
+        """Input paths of one run by name; inputs without paths are omitted."""
         known = cell if seed is None else {**cell, "seed": seed}
         found = {name: self._paths(value, known) for name, value in self.inputs.items()}
         return {name: paths for name, paths in found.items() if paths}
 
     def labels_of(self, **cell: str) -> dict[str, str]:
-        """The labels of the record: those of the folder, then the added ones."""
+        """The labels of the record: the folder's labels, then those of ``labels``."""
         return {**cell, **{name: str(_answer(value, cell)) for name, value in self.labels.items()}}
 
     @staticmethod

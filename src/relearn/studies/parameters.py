@@ -1,8 +1,8 @@
-"""The whole of params.yaml: its schema, composed from the studies' sections, and the way to load it.
+"""The schema of params.yaml, composed from the studies' sections, and a function that loads the file.
 
-The models are strict: text is never read as a number, a truth value never as an integer; an integer may stand where a number
-is asked. No key has a default here, so that a run states every value. Pydantic is imported inside the functions only: a
-machine that runs single steps does not need it.
+The models are strict: text is never converted to a number, nor a boolean to an integer; integers are accepted where floats are expected.
+No key has a default, so every run states all its values. Pydantic is imported only inside functions, because a machine
+that runs single steps does not need it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 def load(
     path: str | Path = "params.yaml", scale: str | None = None, overrides: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The parameters in force, every value explicit; see :func:`relearn.params.reading.load`."""
+    """Load the effective parameters, with every value explicit; see :func:`relearn.params.reading.load`."""
     return reading.load(path, scale, overrides, model=schema())
 
 
 @cache
 def schema() -> type[Section]:
-    """The model of params.yaml: the scale, and a section for each study."""
+    """The pydantic model of params.yaml: the scale, and one section per study."""
     from typing import Literal
 
     from pydantic import create_model
@@ -42,7 +42,7 @@ def schema() -> type[Section]:
 
 
 def json_schema() -> dict[str, Any]:
-    """The types and ranges of single keys as JSON Schema (draft 2020-12), for editors."""
+    """The type and range of each key as JSON Schema (draft 2020-12), for editors."""
     from relearn.params.messages import tree_of
 
     tree = tree_of(schema())
@@ -50,7 +50,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def needs(values: Mapping[str, Any]) -> Iterator[Need]:
-    """The forecast memory of the jobs behind sound values."""
+    """Memory forecasts of the jobs that valid parameters define."""
     from relearn.params import conflicts
 
     yield from conflicts.needs(schema().model_validate(dict(values)))

@@ -1,4 +1,4 @@
-"""The publications whose experiments run here, as people cite them."""
+"""The publications that this project reproduces, with their citations."""
 
 from __future__ import annotations
 

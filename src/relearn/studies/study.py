@@ -1,4 +1,4 @@
-"""What a study is to the rest of the house: its paper, its steps, and where its parameters, plan, claims and published numbers lie."""
+"""The public description of a study: its paper and steps, and where to find its parameters, plan, claims and published numbers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Study:
     """One study.
 
     Args:
-        name: its key in STUDIES, its section of params.yaml, and its folder below ``runs/``.
+        name: its key in STUDIES, the name of its section of params.yaml, and its folder below ``runs/``.
         paper: key of the publication.
-        title: what the study is about, for headings.
-        chapter: where in the publication it stands; "" for the whole.
-        steps: command to module: ``relearn <study> <command>`` calls the module's ``run``.
-        figures: renderer named in ``reported/figures.yaml`` to module.
+        title: topic of the study, for headings.
+        chapter: chapter of the publication; "" for the whole publication.
+        steps: command to module; ``relearn <study> <command>`` calls the module's ``run``.
+        figures: name of the renderer in ``reported/figures.yaml`` to module.
     """
 
     name: str
@@ -36,25 +36,25 @@ class Study:
 
     @property
     def source(self) -> str:
-        """The publication, with the chapter where there is one."""
+        """The key of the publication, with the chapter if there is one."""
         return f"{self.paper}, {self.chapter}" if self.chapter else self.paper
 
     @property
     def reported(self) -> Path:
-        """The folder of the published numbers and of what is rendered beside them."""
+        """The folder of the published numbers and of the definitions of tables, figures and claims."""
         return SHARED / self.name / "reported"
 
     def part(self, name: str) -> ModuleType:
-        """One of the study's modules: ``params``, ``plan`` or ``claims``."""
+        """Import one of the study's modules, e.g. ``params``, ``plan`` or ``claims``."""
         return import_module(f"relearn.studies.{self.name}.{name}")
 
 
 @cache
 def load(name: str) -> Study:
-    """The study of this name.
+    """The study with this name.
 
     Raises:
-        ValueError: no such study.
+        ValueError: there is no such study.
     """
     if name not in STUDIES:
         raise ValueError(f"study: found {name}, allowed: {', '.join(STUDIES)}")

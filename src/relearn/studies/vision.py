@@ -1,6 +1,6 @@
-"""What the studies that train vision Transformers share in their plans: their images and their training recipes.
+"""Parts of the plan shared by the studies that train vision Transformers: images and training recipes.
 
-A plan imports no torch: `models.vision.modules_of` reads the names of modules only.
+A plan does not import torch: `models.vision.modules_of` only reads module names.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ LONG_SHORT = {
     "LipsFormer-Swin-T": "lipsformer_swin_tiny",
 }
 """The networks that `long_short` trains and `robustness` evaluates: name in params.yaml → name in timm's registry."""
-FOLDER = "imagenet"  # not prepared: its images are read where they lie
+FOLDER = "imagenet"  # not prepared: its images are read from their original folder
 
 
 def from_folder(params: Mapping[str, Any], study: str) -> bool:
-    """Whether a study trains on ImageNet's folder, so that its jobs decode images while they train."""
+    """Whether a study trains on the ImageNet folder, in which case its jobs decode images during training."""
     return params[study]["images"]["dataset"] == FOLDER
 
 
 def listing_path(scale: str) -> str:
-    """The listing of ImageNet's folder, which the study ``gradinit`` makes for everybody."""
+    """Path of the listing of the ImageNet folder, which the study ``gradinit`` creates for all studies."""
     return f"results/{scale}/runs/gradinit/list_imagenet/{FOLDER}/listing.json"
 
 
 def images_path(params: Mapping[str, Any], scale: str, study: str) -> str:
-    """What a run of images reads: the prepared set, or the listing of ImageNet's folder."""
+    """Path of the image data of a run: the prepared data set, or the listing of the ImageNet folder."""
     if from_folder(params, study):
         return listing_path(scale)
     return (
@@ -52,7 +52,10 @@ def images_path(params: Mapping[str, Any], scale: str, study: str) -> str:
 
 
 def prepare_images(params: Mapping[str, Any], scale: str, study: str) -> Family:
-    """The study's images, all of the training set in one part, as in chapter 4 of zhu2022; no run for ImageNet's folder."""
+    """The step that prepares the study's images; no runs if the study trains on the ImageNet folder.
+
+    The whole training set forms one part, as in chapter 4 of zhu2022.
+    """
     images = params[study]["images"]
     return Family(
         study=study,
@@ -73,7 +76,7 @@ def prepare_images(params: Mapping[str, Any], scale: str, study: str) -> Family:
 
 
 def training_needs(params: Mapping[str, Any], study: str) -> Needs:
-    """Machine needs of `train_vision`: a week and threads that decode where images come from ImageNet's folder."""
+    """Resource requirements of `train_vision`: on the ImageNet folder, a week of run time and threads for decoding."""
     folder = from_folder(params, study)
     return Needs(mem_mb=12000, minutes=10080 if folder else 1440, threads=8 if folder else 1)
 
@@ -99,14 +102,14 @@ def recipe(
     folder: bool | None = None,
     **own: Any,
 ) -> dict[str, Any]:
-    """Settings of `train_vision` from a recipe of params.yaml; ``own`` takes precedence. In params.yaml 0 means none.
+    """Settings of `train_vision` from a recipe of params.yaml, in which 0 means none.
 
     Args:
         params: all parameters.
-        study: whose images it trains on.
+        study: the study whose images are used.
         train: the recipe.
-        folder: whether it trains on ImageNet's folder; None: where the study's images are.
-        own: keys of the recipe with other values.
+        folder: whether to train on the ImageNet folder; None: as the study's images require.
+        own: values that override those of the recipe.
     """
     merged = {**train, **own}
     folder = from_folder(params, study) if folder is None else folder
@@ -129,11 +132,11 @@ def recipe(
     }
     if folder:
         return found | {"size": size}
-    resized = {"size": size} if size else {}  # else the images keep theirs
+    resized = {"size": size} if size else {}  # otherwise the images keep their size
     return found | {key: merged[key] for key in ("crop_padding", "flip")} | resized
 
 
 def modules_behind(params: Mapping[str, Any], study: str, network: str) -> list[str]:
-    """The modules behind a run that trains ``network``, a name that timm knows."""
+    """The modules used by a run that trains ``network``, a name in timm's registry."""
     task = "folder" if from_folder(params, study) else "images"
     return [f"relearn.steps.tasks.{task}", *modules_of(network)]

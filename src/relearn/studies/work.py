@@ -1,8 +1,8 @@
-"""What one job computes, in numbers that do not depend on the machine: a study's ``work.py`` states it for each of its steps.
+"""The amount of computation of one job, in machine-independent numbers; a study's ``work.py`` defines it for each of its steps.
 
-A job is a sequence of passes through networks. :class:`Pass` says through which network, how often, with how many samples,
-and whether gradients follow. `relearn.forecast` counts a network's operations once and turns a pass into seconds. What is no
-network is stated directly, as :class:`Counts`.
+A job is a set of passes through networks. :class:`Pass` gives the network, the number of passes, the samples per pass,
+and whether gradients are computed. `relearn.forecast` counts a network's operations once and converts a pass to seconds.
+Computations other than networks are given directly as :class:`Counts`.
 
 Standard library only.
 """
@@ -24,16 +24,16 @@ NEEDS = Needs(mem_mb=4000, minutes=60)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
-    """One planned run, or a recorded one.
+    """One planned or recorded run.
 
     Args:
-        study, step, scale, seed, labels, settings: its identity.
-        folder: of its record.
+        study, step, scale, seed, labels, settings: the identity of the run.
+        folder: folder of its record.
         inputs: paths by name.
-        outputs: names of the files that it writes beside its record.
-        modules: dotted names of the code that computes it.
-        needs: what it asks of its machine.
-        book: every job by folder; where :meth:`made` looks up who makes an input.
+        outputs: names of the files that it writes in addition to its record.
+        modules: dotted names of the modules that compute it.
+        needs: its resource requirements.
+        book: all jobs by folder, in which :meth:`made` looks up the jobs that produce an input.
     """
 
     study: str
@@ -51,32 +51,32 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Its place below the study: ``train/transfer/…/seed0``."""
+        """The folder relative to the study's folder: ``train/transfer/…/seed0``."""
         return self.folder.partition(f"/runs/{self.study}/")[2] or self.folder
 
     @cached_property
     def before(self) -> list[Job]:
-        """The jobs that make its inputs, each once."""
+        """The jobs that produce its inputs, each once."""
         folders = dict.fromkeys(path.rpartition("/")[0] for paths in self.inputs.values() for path in paths)
         return [self.book[folder] for folder in folders if folder in self.book]
 
     def made(self, name: str) -> list[Job]:
-        """The jobs that make the files of one input; empty where the job has no such input."""
+        """The jobs that produce the files of one input; empty if the job has no such input."""
         folders = (path.rpartition("/")[0] for path in self.inputs.get(name, ()))
         return [self.book[folder] for folder in folders if folder in self.book]
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Operations of one sample's forward pass, or of anything else.
+    """Operation counts of one sample's forward pass, or of any other computation.
 
     Args:
-        convolutions: floating point operations in convolutions, two for each multiplication with its addition.
-        products: the same in products of matrices.
+        convolutions: floating point operations in convolutions; a multiply-add counts as two.
+        products: floating point operations in matrix products, counted in the same way.
         moved: bytes that all operations read and write.
-        calls: operations that are started one by one, whatever the number of samples.
+        calls: number of operations launched one by one, independent of the number of samples.
         weights: number of parameters.
-        features: width of what the classifier reads; 0 where nobody asks.
+        features: input width of the classifier; 0 if not needed.
     """
 
     convolutions: float = 0.0
@@ -92,9 +92,9 @@ class Net:
     """A network whose operations are counted once, on torch's meta device.
 
     Args:
-        build: ``module:function`` that makes it.
-        arguments: of that function; JSON.
-        shape: of one sample: (channels, side, side), or (length,) of token ids.
+        build: ``module:function`` that builds the network.
+        arguments: arguments of that function, as JSON values.
+        shape: shape of one sample: (channels, side, side), or (length,) for token ids.
     """
 
     build: str
@@ -111,9 +111,9 @@ class Pass:
     """``steps`` passes of ``samples`` samples each.
 
     Args:
-        net: the network, or the counts themselves.
+        net: the network, or its operation counts.
         steps: number of passes.
-        samples: in each.
+        samples: samples per pass.
         mode: :data:`FORWARD`, :data:`INPUT` or :data:`TRAIN`.
     """
 
@@ -125,11 +125,12 @@ class Pass:
 
 @dataclass(frozen=True)
 class Work:
-    """What one job computes.
+    """The computation of one job.
 
     Args:
-        passes: in any order.
-        kind: jobs of one step with the same kind are as far from the model as each other; "" where all of them are.
+        passes: the passes, in any order.
+        kind: jobs of one step with the same kind are assumed to deviate from the model by the same factor; "" if that
+            holds for all jobs of the step.
     """
 
     passes: Sequence[Pass] = ()
@@ -140,20 +141,20 @@ Formula = Callable[[Job], Work]
 
 
 class Unknown(LookupError):
-    """The work of this job cannot be told from the plan."""
+    """The work of this job cannot be determined from the plan."""
 
 
 def epochs(
     net: Net | Counts, samples: float, batch: float, count: float = 1.0, mode: tuple[float, float] = TRAIN
 ) -> Pass:
-    """``count`` times through ``samples`` samples in batches."""
+    """``count`` epochs over ``samples`` samples, in batches of ``batch``."""
     size = max(1.0, min(batch, samples))
     return Pass(net, count * max(1, math.ceil(samples / size)), size, mode)
 
 
 @dataclass(frozen=True)
 class Images:
-    """Sizes of a prepared set of images: channels, side, training and fine-tuning images, test images, classes."""
+    """Sizes of a prepared image data set: channels, side, training and fine-tuning images, test images, classes."""
 
     channels: int
     side: int
@@ -168,10 +169,10 @@ class Images:
 
 
 def images_of(job: Job) -> Images:
-    """The images behind a job's input ``data``.
+    """The sizes of the image data set that a job reads as its input ``data``.
 
     Raises:
-        Unknown: the job has no such input, or it is no prepared set of images.
+        Unknown: the job has no such input, or the input is not a prepared image data set.
     """
     for made in job.made("data"):
         while made.step == "split_overlap" and made.made("data"):
@@ -184,7 +185,7 @@ def images_of(job: Job) -> Images:
 
 
 def prepared(settings: Mapping[str, Any]) -> Images:
-    """The sizes of a set that `prepare_images` makes with these settings."""
+    """The sizes of the data set that `prepare_images` produces with these settings."""
     name = settings["dataset"]
     first, pool = settings["pretrain_per_class"], settings["pool_per_class"]
     tuned = settings["fine_tune_per_class"] * facts.CLASSES
@@ -203,15 +204,15 @@ def transformer(
     heads: int = 1,
     calls: float = 28.0,
 ) -> Counts:
-    r"""One sequence through a Transformer with full attention, in closed form.
+    r"""Operation counts of a Transformer with full attention for one sequence, in closed form.
 
     .. math:: \mathrm{products} = 2 N L (4 D^2 + 2 D F) + 4 L N^2 D + 2 N D V
 
     Args:
         layers, dim, ffn, heads: L, D, F and the number of heads.
-        length: N tokens.
-        vocabulary: V, if the output layer has one logit for each unit; 0: it has few.
-        calls: operations that one layer starts.
+        length: N, in tokens.
+        vocabulary: V if the output layer has one logit per vocabulary unit; 0 if it has only a few outputs.
+        calls: operations launched per layer.
     """
     products = 2 * length * layers * (4 * dim**2 + 2 * dim * ffn) + 4 * layers * length**2 * dim
     moved = 4 * length * layers * (14 * dim + 3 * ffn) + 16 * layers * heads * length**2
@@ -226,14 +227,14 @@ def transformer(
 def vision_net(
     job: Job, network: Mapping[str, Any], side: int, channels: int, classes: int = facts.CLASSES
 ) -> Net:
-    """A network of timm's registry, as `train_vision` describes it."""
+    """A network from timm's registry, described as in the settings of `train_vision`."""
     arguments = {key: value for key, value in network.items() if not key.startswith("drop_path")}
     size = {"classes": classes, "in_channels": channels, "size": side}
     return Net("relearn.models.vision:create", {**arguments, **size}, (channels, side, side))
 
 
 def train_vision(job: Job) -> Work:
-    """Training of a vision network on prepared images, or on a folder of them."""
+    """Training of a vision network on a prepared image data set or on an image folder."""
     settings = job.settings
     if settings["task"] == "folder":
         side, channels, trained, tested, classes = settings.get("size") or 224, 3, 1_281_167, 50_000, 1000
@@ -260,16 +261,16 @@ STEPS: Mapping[str, Formula] = {"train_vision": train_vision}
 
 @cache
 def formulas(study: str) -> Mapping[str, Formula]:
-    """The formulas of a study by step: those of its ``work.py``, and of the steps that several studies share."""
+    """The formulas of a study by step: those of its ``work.py``, and those of steps shared by several studies."""
     known = load(study)
     own: Mapping[str, Formula] = known.part("work").WORK if (SHARED / study / "work.py").is_file() else {}
     return {step: formula for step, formula in STEPS.items() if step in known.steps} | dict(own)
 
 
 def work_of(job: Job) -> Work | None:
-    """The work of a job by its step's formula; None where the study states none, or the plan does not tell."""
+    """The work of a job by its step's formula; None if there is no formula or the plan does not determine it."""
     formula = formulas(job.study).get(job.step)
     try:
         return None if formula is None else formula(job)
-    except (Unknown, KeyError):  # a record of an older form may lack a setting
+    except (Unknown, KeyError):  # a record in an older format may lack a setting
         return None

@@ -1,1 +1,1 @@
-"""freelb"""
+"""The study of FreeLB (zhu2022, chapter 3)."""

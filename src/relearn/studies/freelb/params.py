@@ -1,4 +1,4 @@
-"""The section ``freelb`` of params.yaml (zhu2022, chapter 3): types, ranges, and checks that tie keys together."""
+"""The section ``freelb`` of params.yaml (zhu2022, chapter 3): types, ranges and cross-field validation."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class TextCorpus(Section):
 class EncoderSizes(Section):
     """An encoder.
 
-    ``checkpoint`` is a name on the hub or a folder; "" means that an encoder of these sizes is pretrained. The smallest
-    vocabulary, 261, holds all bytes and the special tokens.
+    ``checkpoint`` is a name on the Hugging Face hub or a folder; "" means that an encoder of these sizes is pretrained here. The
+    smallest vocabulary, 261, contains all bytes and the special tokens.
     """
 
     checkpoint: str
@@ -135,11 +135,11 @@ class PretrainEncoder(Section):
 
 
 class FineTuning(Section):
-    """One task of one encoder: the methods, the texts and the recipe.
+    """One task of one encoder: methods, data and recipe.
 
-    The name is that of the task, without ``_pairs``. Only a run that starts from another run or has joint tasks may
-    have another name, and a choice between sentences may be called ``<task>_ranking`` beside a run of the pairs. A number of
-    samples of 0 means all, a ``clip_norm`` of 0 none.
+    The name is the task's name without ``_pairs``. There are two exceptions: a run that starts from another run or has joint
+    tasks may have any name, and the ranking form of a task may be called ``<task>_ranking`` to distinguish it from a run on pairs.
+    A sample count of 0 means all samples; a ``clip_norm`` of 0 means no clipping.
     """
 
     encoder: Encoder
@@ -231,7 +231,7 @@ class FineTune(Section):
 
     @check
     def _names(self) -> Iterator[Conflict]:
-        """An encoder has a name once, and a run starts from an earlier one."""
+        """Names are unique per encoder, and ``init_from`` names an earlier run that has vanilla training."""
         before: dict[tuple[str, str], Sequence[str]] = {}
         for index, run in enumerate(self.runs):
             encoder, name, first = run.encoder, run.name, run.init_from
@@ -259,7 +259,7 @@ class FineTune(Section):
 
 
 class MaxLossIncrease(Section):
-    """``radius_decay``: the share of the first radius by which it falls as long as the reference is fooled."""
+    """``radius_decay``: the share of the first radius by which the radius shrinks as long as the reference is fooled."""
 
     tasks: Annotated[list[Name], Unique0, AfterValidator(unique)]
     samples: SamplesOrAll
@@ -272,7 +272,7 @@ class MaxLossIncrease(Section):
 
 
 class Ensemble(Section):
-    """Ensembles of RoBERTa's networks of each method; further seeds are trained where there are more members than seeds."""
+    """Ensembles of each method's RoBERTa networks; additional seeds are trained if an ensemble has more members than there are seeds."""
 
     methods: Annotated[list[Method], Unique0, AfterValidator(unique)]
     members: Annotated[Count, Field(le=MOST_MEMBERS)]
@@ -292,7 +292,7 @@ class FreeLB(Section):
 
     @check
     def _lengths(self) -> Iterator[Conflict]:
-        """An encoder that is pretrained here reads texts up to its own length."""
+        """``max_length`` must not exceed that of an encoder pretrained here."""
         for index, run in enumerate(self.finetune.runs):
             encoder = getattr(self.encoders, run.encoder)
             if not encoder.checkpoint and run.max_length > encoder.max_length:
@@ -304,7 +304,7 @@ class FreeLB(Section):
 
     @check
     def _compared_tasks(self) -> Iterator[Conflict]:
-        """Table 3.5 compares three networks of one encoder and task; a regression task has no correct answers."""
+        """Table 3.5 compares three networks of the same encoder and task; regression is excluded because it has no correct answers."""
         ready = [
             run.name
             for run in self.finetune.runs
@@ -346,7 +346,7 @@ class FreeLB(Section):
 
     @check
     def _image_counts(self) -> Iterator[Conflict]:
-        """A batch and the attacked images are as many as stated, not fewer."""
+        """There must be enough images for the batch size and for the attack."""
         dataset, images = self.images.dataset, CLASSES * self.images.train_per_class
         own = self.train_images_adversarially
         if own.train.batch_size > images:
@@ -359,7 +359,7 @@ class FreeLB(Section):
 
     @forecast
     def _encoder_memory(self) -> Iterator[Need]:
-        """Encoders pretrained here, in pretraining and in fine-tuning; a checkpoint has sizes of its own."""
+        """Memory of pretraining and fine-tuning for encoders pretrained here; a checkpoint has its own sizes."""
         for name in Encoders.model_fields:
             own = getattr(self.encoders, name)
             if own.checkpoint:

@@ -1,4 +1,4 @@
-"""What the steps compute: passes of the encoders, once or several times a step."""
+"""The computation of each step: passes through the encoders, one or several per training step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LARGE = {"layers": 24, "dim": 1024, "ffn": 4096, "heads": 16, "vocabulary": 50_2
 
 
 def encoder(given: Mapping[str, Any], length: int, masked: bool = False) -> Counts:
-    """One text; ``masked``: with a logit for each unit of the vocabulary."""
+    """Operation counts for one text; ``masked``: the output layer has one logit per vocabulary unit."""
     sizes = LARGE if given.get("checkpoint") else given
     found = transformer(
         **{key: sizes[key] for key in ("layers", "dim", "ffn", "heads")},
@@ -46,7 +46,7 @@ def pretrain_encoder(job: Job) -> Work:
 
 
 def updates(method: Mapping[str, Any]) -> float:
-    """Forward and backward passes of one step."""
+    """Forward and backward passes per training step."""
     if method["kind"] == "vanilla":
         return 1
     return method["passes"] + (1 if method["kind"] == "pgd" else 0)

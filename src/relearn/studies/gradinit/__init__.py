@@ -1,1 +1,1 @@
-"""gradinit"""
+"""The study of GradInit (zhu2022, chapter 4)."""

@@ -1,4 +1,4 @@
-"""The section ``gradinit`` of params.yaml (zhu2022, chapter 4): types, ranges, and checks that tie keys together."""
+"""The section ``gradinit`` of params.yaml (zhu2022, chapter 4): types, ranges and cross-field validation."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class MetaInit(Section):
 
 
 class MetaInitByAdam(Section):
-    """MetaInit on real data with Adam on the factors, the rival of tables 4.4 and 4.5."""
+    """MetaInit on real data with Adam for the factors, the baseline of tables 4.4 and 4.5."""
 
     clip: Positive
     tau: Tau  # type: ignore[valid-type]
@@ -226,7 +226,7 @@ class ImageNet(Section):
 
     @forecast
     def _folder_memory(self) -> Iterator[Need]:
-        """A batch of images, and the activations after the stride of 2 that all these networks begin with."""
+        """A batch of images and the activations after the first convolution, which has stride 2 in all these networks."""
         for path, batch in (
             (("batch_size",), self.batch_size),
             (("initialise", "batch_size"), self.initialise.batch_size),
@@ -287,7 +287,7 @@ class GradInit(Section):
 
     @check
     def _pools(self) -> Iterator[Conflict]:
-        """GradInit draws its first batch and the new images of its second one together."""
+        """GradInit draws its first batch and the new images of its second batch together."""
         part = 2.0 - self.initialise.overlap
         most = int(CLASSES * self.images.train_per_class / part)
         for key, size in (
@@ -309,7 +309,7 @@ class GradInit(Section):
 
     @check
     def _one_data_set(self) -> Iterator[Conflict]:
-        """A table shows a network on one data set."""
+        """A table shows each network on one data set only."""
         for name in FolderStarts.model_fields:
             elsewhere = getattr(self.networks, name)
             for index, network in enumerate(getattr(self.imagenet.networks, name)):
@@ -319,7 +319,7 @@ class GradInit(Section):
 
     @check
     def _lengths(self) -> Iterator[Conflict]:
-        """GradInit cuts a batch of sentences into thirds, so that it needs three of them."""
+        """GradInit splits a batch of sentences into thirds, so a batch must hold at least three sentences."""
         longest = self.corpus.max_length + 1
         for key, found, rows in (
             ("translation.initialise.max_tokens", self.translation.initialise.max_tokens, 3),
@@ -332,7 +332,7 @@ class GradInit(Section):
 
     @forecast
     def _translation_memory(self) -> Iterator[Need]:
-        """Encoder and decoder, on as many sentences as a batch of tokens holds."""
+        """Memory of encoder and decoder for the number of longest sentences that fit in a batch of tokens."""
         own, longest = self.translation.network, self.corpus.max_length + 1
         for step, found in (
             ("initialise", self.translation.initialise.max_tokens),
@@ -351,7 +351,7 @@ class GradInit(Section):
 
     @forecast
     def _beam_memory(self) -> Iterator[Need]:
-        """The outputs of every layer of the decoder for all units of all branches so far."""
+        """The outputs of every decoder layer for all tokens generated so far, in all beams."""
         own, beam = self.translation.network, self.translation.beam
         longest = int(beam.factor * self.corpus.max_length) + beam.extra
         sizes = (("layers", own.layers), ("beam", beam.size), ("length", longest), ("dim", own.dim))

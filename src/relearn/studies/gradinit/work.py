@@ -1,4 +1,4 @@
-"""What the steps compute: first and second derivatives of the initialised networks, and their training."""
+"""The computation of each step: first and second derivatives of the initialised networks, and their training."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def image_net(job: Job, network: Mapping[str, Any]) -> Net:
 
 
 def translator(network: Mapping[str, Any], vocabulary: int, length: float = WORDS) -> Counts:
-    """One pair through encoder and decoder; a layer of the decoder has two attentions."""
+    """Operation counts of encoder and decoder for one sentence pair; a decoder layer has two attention sublayers."""
     sizes = {"dim": network["dim"], "ffn": network["ffn"], "heads": network["heads"], "length": length}
     first = transformer(layers=network["encoder_layers"], **sizes)
     second = transformer(layers=1.5 * network["decoder_layers"], vocabulary=vocabulary, **sizes)

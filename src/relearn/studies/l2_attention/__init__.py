@@ -1,1 +1,1 @@
-"""l2_attention"""
+"""The study of L2 self-attention (kim2020)."""

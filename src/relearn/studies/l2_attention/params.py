@@ -1,4 +1,4 @@
-"""The section ``l2_attention`` of params.yaml (kim2020): types, ranges, and checks that tie keys together."""
+"""The section ``l2_attention`` of params.yaml (kim2020): types, ranges and cross-field validation."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Characters(Section):
 
 
 class EvenHeads(Section):
-    """A width that is an even multiple of its heads, as sinusoidal positions need."""
+    """A width that is an even multiple of the number of heads, as sinusoidal positions require."""
 
     dim: Width
     heads: Heads
@@ -108,7 +108,7 @@ class DepthsOf(Section):
 
 
 class Starts(Section):
-    """Ascents from many starts, of which the best are shown."""
+    """Ascents from many starts; only the best are shown."""
 
     starts: Count
     steps: Steps
@@ -167,7 +167,7 @@ class Inversion(Section):
 
     @forecast
     def _memory(self) -> Iterator[Need]:
-        """All pairs of lengths and widths: the widest layer, the longest inputs and their attention weights."""
+        """Memory for the largest length and width: the inputs and their attention weights."""
         longest, widest = max(self.length, *self.lengths), max(self.dim, *self.dims)
         sizes = (("batch", self.batch), ("length", longest), ("dim", widest))
         weights = attention(self.batch, self.heads, longest, DOUBLE)
@@ -200,7 +200,7 @@ class Clock(EvenHeads):
 
 
 def multiples(dims: list[int], heads: int) -> Iterator[Conflict]:
-    """Every width of the list ``dims`` is a multiple of the heads."""
+    """Check that every width in ``dims`` is a multiple of the number of heads."""
     for index, dim in enumerate(dims):
         if dim % heads:
             yield ("dims", index), f"found {dim}, allowed: multiples of heads = {heads}"
@@ -223,7 +223,7 @@ class L2Attention(Section):
 
     @check
     def _looked_at(self) -> Iterator[Conflict]:
-        """Figures 5, 8 and 10 show layers of the one-layer models of figure 4."""
+        """Figures 5, 8 and 10 show layers of the one-layer models of figure 4, so these must be trained."""
         for kind in LOOKED_AT:
             depths = getattr(self.depths.warmup, kind)
             if depths and depths[0] != 1:

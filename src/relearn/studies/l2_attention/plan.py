@@ -1,4 +1,4 @@
-"""The runs of the study: character models, Lipschitz bounds from below, inversions, theorems case by case, and step times."""
+"""The runs of the study: character models, lower bounds of Lipschitz constants, inversions, cases of the theorems, and step times."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _lines(own: Mapping[str, Any], scale: str) -> Family:
 
 
 def _tuning(own: Mapping[str, Any], scale: str, lines: Family) -> Family:
-    """Every recipe of a group that has several, with the first seed; no run where there is nothing to choose."""
+    """Training with the first seed and every recipe of each group that has several; no runs for groups with one recipe."""
     named = {name: recipe for group in recipes_of(own).values() for name, recipe in group.items()}
     return Family(
         study=STUDY,
@@ -94,7 +94,7 @@ def _models(own: Mapping[str, Any], scale: str, lines: Family, tuning: Family) -
     groups = {trained_name(group, recipes): (group, recipes) for group, recipes in recipes_of(own).items()}
 
     def tried(attention: str, layers: str, recipe: str, seed: str) -> list[str]:
-        """The records between which a run chooses: the same for every seed."""
+        """The tuning records from which a run chooses its recipe; they are the same for every seed."""
         _, recipes = groups[recipe]
         if len(recipes) == 1:
             return []
@@ -126,7 +126,7 @@ def _models(own: Mapping[str, Any], scale: str, lines: Family, tuning: Family) -
 
 
 def _model(own: Mapping[str, Any], attention: str, layers: str) -> dict[str, Any]:
-    """Settings of a model and its training, without those of a recipe."""
+    """Settings of a model and its training, without those of the recipe."""
     return {
         **CONTROLS.get(attention, {"attention": attention}),
         "layers": int(layers),
@@ -138,7 +138,7 @@ def _model(own: Mapping[str, Any], attention: str, layers: str) -> dict[str, Any
 
 
 def _ascents(own: Mapping[str, Any], scale: str, models: Family, trained: Sequence[str]) -> Family:
-    """Figures 2 and 7 along the length, figure 8 along the ascent; each in the norm of its figure."""
+    """Ascents for figures 2 and 7 (against the length) and figure 8 (against the steps), each with the norm of its figure."""
     figures = {"fig2": own["figure_2"], "fig7": own["figure_7"], "fig8": own["figure_8"]}
     keys = ("starts", "row_steps", "steps", "lr", "spread", "top")
 
@@ -282,19 +282,19 @@ def _times(own: Mapping[str, Any], scale: str, lines: Family) -> Family:
 
 
 def _looked_at(trained: Sequence[str]) -> list[tuple[str, str]]:
-    """Kind of attention and its weights: random ones of each kind, trained ones where there is a model."""
+    """Pairs of attention and weights: random weights for each kind, and trained weights if there is a model."""
     both = {kind: ["random", "trained"] if kind in trained else ["random"] for kind in LOOKED_AT}
     return [(kind, weights) for kind, named in both.items() for weights in named]
 
 
 def _size(own: Mapping[str, Any], weights: str, section: Mapping[str, Any]) -> dict[str, Any]:
-    """Width and heads: of the language model where its weights are used, else of the section."""
+    """Width and heads: those of the language model if its weights are used, otherwise those of the section."""
     found = own["network"] if weights == "trained" else section
     return {"dim": found["dim"], "heads": found["heads"]}
 
 
 def _network(own: Mapping[str, Any], models: Family) -> Any:
-    """The trained model whose first layer a run takes; none where weights are drawn or given."""
+    """A function that returns the file of the trained model whose first layer a run uses; no file if the weights are not trained."""
     recipe = trained_name(WARMUP, recipes_of(own)[WARMUP])
 
     def path(attention: str, weights: str, seed: str, **_: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the steps compute: character models, ascents of Jacobians' norms, fixed-point inversions."""
+"""The computation of each step: character models, ascents on norms of Jacobians, and fixed-point inversions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def train_char_lm(job: Job) -> Work:
 
 
 def attention(length: int, dim: int) -> Counts:
-    """One self-attention in double precision: four maps, two products with the weights."""
+    """Operation counts of a self-attention layer in double precision: four linear maps and two products of size N² D."""
     products = 8 * length * dim**2 + 4 * length**2 * dim
     return Counts(products=2 * products, moved=8 * (16 * length * dim + 10 * length**2), calls=25)
 

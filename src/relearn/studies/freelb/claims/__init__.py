@@ -1,13 +1,14 @@
 """The predicates of zhu2022, chapter 3, by the ids of claims.yaml.
 
-A score is the task's main metric of the best weights in training; the encoder is RoBERTa. It is measured on the dev set, as in the
-paper, or on training samples that were set apart where runs have some, because then the dev set chose rate and radius. Runs with the
-same seed share batches, head initialisation and dropout masks, so the bootstrap resamples seeds, not runs.
+A score is the task's main metric, measured with the best weights during training. The encoder is RoBERTa. As in the paper, the score
+is measured on the dev set; if runs have held-out training samples, it is measured on these instead, because the dev set was then used to
+choose learning rate and radius. Runs with the same seed share batches, head initialisation and dropout masks, so the bootstrap resamples
+seeds, not runs.
 
-A task counts if most of its vanilla runs are better than the majority answer (outcome ok), and most runs of at least one baseline: a lead
-over networks that have not learned means nothing. A task that does not count is shown with the claim but does not enter its verdict; if
-no task counts, the claim is underpowered. An increase of the loss counts if FreeLB's and PGD's networks have learned, because the loss
-of a constant network does not increase.
+A task counts if most of its vanilla runs and most runs of at least one baseline are better than the majority answer (outcome ok): a lead
+over networks that have not learned means nothing. A task that does not count is shown with the claim but does not enter its verdict. If
+no task counts, the claim is underpowered. A comparison of loss increases counts only if FreeLB's and PGD's networks have learned,
+because the loss of a constant network does not increase.
 """
 
 from __future__ import annotations
@@ -32,26 +33,26 @@ SCORE, HELD_OUT = "finetune.score_frac", "finetune.held_out_score_frac"
 KNOWN = (
     *("rte", "cola", "mrpc", "sst2", "stsb", "qnli", "qqp", "mnli", "wnli"),
     *("imdb", "acceptability", "arc_easy", "arc_challenge", "arc", "csqa", "race", "openbookqa"),
-)  # tasks in the order in which the page shows them
-LOST = {"cola": 0.0, "stsb": 0.0}  # what a constant answer scores where that is not its accuracy
+)  # tasks in display order
+LOST = {"cola": 0.0, "stsb": 0.0}  # score of a constant answer on tasks whose metric is not accuracy
 VANILLA, OURS, FRESH = "vanilla", "freelb", "freelb_fresh"
-WIDE, FRESH_WIDE = "freelb_wide", "freelb_fresh_wide"  # a larger ball
+WIDE, FRESH_WIDE = "freelb_wide", "freelb_fresh_wide"  # larger radius
 RIVALS = ("pgd", "free_at")
-YOPO = ("yopo_2", "yopo_3", "yopo_2_whole", "yopo_3_whole")  # of tables 3.4 and 3.6
+YOPO = ("yopo_2", "yopo_3", "yopo_2_whole", "yopo_3_whole")  # tables 3.4 and 3.6
 COMPARED = ("pgd", VANILLA)
 REFERENCES = ("freelb", "pgd")
 AT_LEAST = Above(0.0, strict=False)
-EQUAL = 1e-9  # of gradients in double precision, relative to the largest entry
+EQUAL = 1e-9  # tolerance for gradients in double precision, relative to the largest entry
 RTE = "rte: FreeLB's printed 88.13 was not reproduced: five seeds of the released script gave 85.7 on average (80.6 to 88.8)"
 
 
 def trained(task: str, method: str) -> Where:
-    """Selects the fine-tunings of RoBERTa on a task by a method."""
+    """Selects the runs that fine-tune RoBERTa on a task with a method."""
     return {"step": STEP, "encoder": ENCODER, "task": task, "method": method}
 
 
 def counts(evidence: Evidence, task: str, rivals: Sequence[str] = ()) -> bool:
-    """Whether most vanilla runs of a task are better than its majority answer, and most runs of at least one of the ``rivals``."""
+    """Whether most vanilla runs of a task, and most runs of at least one of the ``rivals``, are better than its majority answer."""
     words = _ends(evidence, task, VANILLA)
     return 2 * words.count("ok") > len(words) and not (
         rivals and all(_lost(evidence, task, one) for one in rivals)
@@ -59,7 +60,7 @@ def counts(evidence: Evidence, task: str, rivals: Sequence[str] = ()) -> bool:
 
 
 def _lost(evidence: Evidence, task: str, method: str) -> bool:
-    """Whether there are runs, and at least half of them ended at the majority answer or diverged."""
+    """Whether the method was run on the task and at least half of the runs diverged or are no better than the majority answer."""
     words = _ends(evidence, task, method)
     return bool(words) and 2 * words.count("ok") <= len(words)
 
@@ -69,7 +70,7 @@ def _ends(evidence: Evidence, task: str, method: str) -> list[str]:
 
 
 def freelb_beats_pgd(evidence: Evidence) -> Finding:
-    """On most tasks that count, the median over seeds of FreeLB's score minus the better of PGD's and FreeAT's is at least 0."""
+    """On most tasks that count, the median over seeds of (FreeLB's score - the better of PGD's and FreeAT's) is at least 0."""
     pairs: dict[str, tuple[Sample, Sample]] = {}
     missing = []
     for task in _tasks(evidence, OURS):
@@ -103,10 +104,11 @@ def freelb_beats_pgd(evidence: Evidence) -> Finding:
 
 
 def mask_reuse(evidence: Evidence) -> Finding:
-    """On every task that counts and has both, the median with shared masks exceeds the median with fresh masks.
+    """On every task that counts and has runs of both kinds, the median with shared masks exceeds the median with fresh masks.
 
-    Of masks that were run at several radii, those of the better median count: the attack on one mask is stronger than that on fresh
-    masks, so that at equal radii the comparison measures the attack. The comparison at the radius of the others is shown beside.
+    If a kind was run with several radii, the radius with the better median counts: the attack with a shared mask is stronger than with
+    fresh masks, so at equal radii the comparison would measure the strength of the attack. The comparison at the usual radius is
+    also shown but does not decide.
     """
     sides: dict[str, tuple[str, str]] = {}
     for task in _tasks(evidence, FRESH):
@@ -120,7 +122,7 @@ def mask_reuse(evidence: Evidence) -> Finding:
 
 
 def _better(evidence: Evidence, task: str, arms: Sequence[str]) -> str:
-    """The method with the best median score; the first where none was run."""
+    """The method with the best median score; the first method if none was run."""
     medians_of = {
         arm: float(np.median(list(one.values.values())))
         for arm in arms
@@ -130,7 +132,7 @@ def _better(evidence: Evidence, task: str, arms: Sequence[str]) -> str:
 
 
 def yopo_not_better(evidence: Evidence) -> Finding:
-    """On every task that counts, the median of FreeLB is at least that of each YOPO run there."""
+    """On every task that counts, the median of FreeLB is at least that of each YOPO variant run on it."""
     return _apart(evidence, [(OURS, yopo) for yopo in YOPO], AT_LEAST, "FreeLB and YOPO")
 
 
@@ -141,9 +143,9 @@ def _apart(
     words: str,
     only: Mapping[str, tuple[str, str]] | None = None,
 ) -> Finding:
-    """Differences of medians for each task and pair of methods; tasks that count decide, or all tasks if none counts.
+    """Differences of medians for each task and pair of methods; only tasks that count decide, or all tasks if none counts.
 
-    ``only`` gives the pair of methods of each task, where it is not the same for all.
+    ``only`` gives the pair of methods of each task if it differs between tasks.
     """
     both = {
         (task, left, right): (_score(evidence, task, left), _score(evidence, task, right))
@@ -164,9 +166,9 @@ def _apart(
 
 
 def smallest_max_increase(evidence: Evidence) -> Finding:
-    """The maximal loss increase (median over samples, then over seeds) of FreeLB is below PGD's and below vanilla's.
+    """FreeLB's maximal loss increase (median over samples, then over seeds) is smaller than those of PGD and of vanilla training.
 
-    On every task that counts and with the radii of both references, because a radius favours its own reference.
+    This must hold on every task that counts and with the radii of both references, because a radius favours its own reference.
     """
     where = {"step": "max_loss_increase", "encoder": ENCODER}
     tasks = _ordered({run.labels["task"] for run in select(evidence.runs, where)})
@@ -213,7 +215,10 @@ def _learned_by_all(evidence: Evidence, task: str) -> bool:
 
 
 def gradient_equals_virtual_batch(evidence: Evidence) -> Finding:
-    """FreeLB's gradient equals that of the K-fold virtual batch with the same perturbations and masks, in every case; no training."""
+    """In every case, FreeLB's gradient equals that of the K-fold virtual batch with the same perturbations and masks.
+
+    This check needs no training.
+    """
     runs = [run for run in select(evidence.runs, {"step": "check_gradient"}) if run.has("gradients.csv")]
     rows = [row for run in runs for row in run.rows("gradients.csv")]
     if not rows:
@@ -254,7 +259,7 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
 
 
 def _score(evidence: Evidence, task: str, method: str) -> Sample:
-    """Scores by seed; a run that diverged without a score gets the score of a constant answer."""
+    """Scores by seed; a diverged run without a score gets the score of a constant answer."""
     name, lost = f"{ENCODER}/{task}/{method}", LOST.get(task, "majority_frac")
     where = {"step": STEP, "encoder": ENCODER, "task": task}
     apart = any(HELD_OUT.partition(".")[2] in run.metrics for run in select(evidence.runs, where))
@@ -272,7 +277,7 @@ def _ordered(tasks: set[str]) -> list[str]:
 
 
 def _summary(evidence: Evidence, task: str, method: str) -> str:
-    """``freelb: median 88.1%; 1 of 5 not converged``."""
+    """Summary of a method's runs, e.g. ``freelb: median 88.1%; 1 of 5 not converged``."""
     one = _score(evidence, task, method)
     ends = [word for words in classified.outcomes(evidence, trained(task, method)).values() for word in words]
     lost = [

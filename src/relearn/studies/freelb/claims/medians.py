@@ -1,9 +1,9 @@
 r"""Comparisons of medians over seeds, for papers that print medians: a bootstrap over seeds.
 
-A seed is resampled with its runs of all methods and tasks, because they share data order and initial weights. The percentile
-levels are expanded for few clusters, as in :func:`relearn.report.statistics.clustered_mean`. Below 6 seeds no bootstrap of
-a median reaches 95%: the range of n values covers their median with probability :math:`1 - 2^{1-n}` (75% at 3, 94% at 5).
-There the interval is widened to Student's interval of the mean.
+The bootstrap resamples whole seeds, with their runs of all methods and tasks, because these share data order and initial weights.
+The percentile levels are expanded for few clusters, as in :func:`relearn.report.statistics.clustered_mean`. With fewer than 6 seeds
+no bootstrap of a median reaches 95% coverage: the range of n values covers their median with probability :math:`1 - 2^{1-n}`
+(75% at n = 3, 94% at n = 5). In that case the interval is widened to Student's interval of the mean.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from relearn.report.seeds import Sample, comparison
 from relearn.report.statistics import RESAMPLES, SEED, Interval, expanded_level, student_mean
 from relearn.report.verdicts import Side
 
-ENOUGH = 6  # seeds whose range covers the median with a probability above 95%
+ENOUGH = 6  # smallest number of seeds whose range covers the median with probability above 95%
 METHOD = "bootstrap over seeds, widened to Student's t below 6 seeds"
 Statistic = Callable[[np.ndarray], np.ndarray]  # (draws, seeds, columns) → (draws,)
 
@@ -51,7 +51,7 @@ def difference(
 
 
 def paired_note(apart: np.ndarray, unit: str) -> str:
-    """``paired by seed: mean -0.34 points, higher in 2 of 5, lower in 3``: what a difference of medians does not show."""
+    """Summary of the paired differences, e.g. ``paired by seed: mean -0.34 points, higher in 2 of 5, lower in 3``."""
     factor, word = (100.0, " points") if unit == "fraction" else (1.0, f" {unit}")
     higher, lower = int((apart > 0).sum()), int((apart < 0).sum())
     if not higher + lower:
@@ -61,7 +61,7 @@ def paired_note(apart: np.ndarray, unit: str) -> str:
 
 
 def best(name: str, samples: Sequence[Sample]) -> Sample:
-    """The maximum of several samples by seed, over the shared seeds."""
+    """For each shared seed, the maximum over several samples."""
     seeds = sorted(set.intersection(*(set(one.values) for one in samples)))
     values = {seed: max(one.values[seed] for one in samples) for seed in seeds}
     return Sample(name, values, tuple(run for one in samples for run in one.runs))
@@ -77,10 +77,10 @@ def most(
     decides: bool = True,
     notes: Sequence[str] = (),
 ) -> Comparison | None:
-    r"""The :math:`(\lfloor T/2 \rfloor + 1)`-th largest of T tasks' medians over seeds of left - right.
+    r"""The :math:`(\lfloor T/2 \rfloor + 1)`-th largest of T values: for each task, the median over seeds of left - right.
 
-    It reaches a threshold exactly if the medians of more than half of the tasks do. Over the seeds that all samples share; None
-    without one.
+    This statistic reaches a threshold if and only if the medians of more than half of the tasks do. It uses the seeds that all
+    samples share; the result is None if there are none.
     """
     samples = [one for pair in pairs.values() for one in pair]
     seeds = sorted(set.intersection(*(set(one.values) for one in samples))) if samples else []
@@ -95,7 +95,7 @@ def most(
     interval = _order_interval(values, statistic, [student_mean(column) for column in values.T], rank)
     method = f"median of differences paired by seed, the {rank}. largest of {len(pairs)}; {METHOD}"
     notes = [*notes, *(f"{task}: {paired_note(column, unit)}" for task, column in zip(pairs, values.T))]
-    # the task whose median decides is the one that more seeds have to settle
+    # the decisive task, whose median is the reported statistic, determines how many more seeds are needed
     decisive = np.argsort(np.median(values, axis=0))[-rank]
     units = Units("seeds", tuple(map(float, values[:, decisive])), "median")
     return comparison(name, interval, claimed, unit, method, samples, seeds, role, decides, notes, units)
@@ -104,7 +104,10 @@ def most(
 def _order_interval(
     values: np.ndarray, statistic: Statistic, wider: Sequence[Interval], rank: int
 ) -> Interval:
-    """The interval of a statistic of ``values`` (seeds, columns); it takes the ``rank``-th largest ends of ``wider``."""
+    """Bootstrap interval of a statistic of ``values`` (seeds, columns).
+
+    With fewer than :data:`ENOUGH` seeds it is widened to the ``rank``-th largest ends of the intervals ``wider``.
+    """
     count = len(values)
     estimate = float(statistic(values[None])[0])
     low, high = (

@@ -1,4 +1,4 @@
-"""The effect of adversarial training on clean accuracy: on images against robust accuracy, on texts for each task."""
+"""Effect of adversarial training on clean performance: clean against robust accuracy on images, change of the score per text task."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ NAMES = {
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per seed, then their mean and range (seed empty): clean and robust accuracy, or the change of the score on a task.
+    """One row per seed and one with their mean and range (empty seed): clean and robust accuracy, or the change of a task's score.
 
-    A change is a dev score minus that of vanilla training with the same seed; ``counts`` is 0 for a task that vanilla training
+    A change is a dev score minus that of vanilla training with the same seed. ``counts`` is 0 for a task that vanilla training
     does not learn.
     """
     robust, score = (column.quantity for column in artefact.columns)
@@ -166,7 +166,7 @@ def _texts(
     titles: Mapping[str, str],
     tasks: Sequence[str],
 ) -> None:
-    """Draw the tasks from top to bottom, with the methods of a task next to each other."""
+    """Draw the tasks from top to bottom, with the methods of a task one below the other."""
     series = [name for name in looks if name != REFERENCE]
     for point in points:
         colour, mark = looks[point["series"]]
@@ -196,7 +196,7 @@ def _absent(
     tasks: Sequence[str],
     series: Sequence[str],
 ) -> None:
-    """Name the methods that a task was not run with, at the right of its line."""
+    """Name the methods not run on a task, at the right end of the task's line."""
     for at, task in enumerate(tasks):
         if gone := [titles[name] for name in series if (task, name) not in there]:
             place: Any = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}

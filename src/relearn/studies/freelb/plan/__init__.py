@@ -1,4 +1,4 @@
-"""The runs of the study: sentence encoders fine-tuned by each method, the same methods on images, a check of the gradient."""
+"""The runs of the study: fine-tuning of sentence encoders with each method, the same methods on images, and a gradient check."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     recipes = {(run["encoder"], run["name"]): run for run in common["runs"]}
     used = sorted({encoder for encoder, _ in recipes})
 
-    # One encoder serves the fine-tunings of all seeds, as a published checkpoint would.
+    # The fine-tunings of all seeds start from the same encoder, as they would from a published checkpoint.
     pretrain = Family(
         study="freelb",
         step="pretrain_encoder",
@@ -148,7 +148,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         constraints={"task": WORD},
     )
 
-    # Members of ensembles beyond the seeds of the tables, in folders of their own: they enter no median.
+    # Ensemble members beyond the seeds of the tables have separate folders, so that they enter no median.
     further = {group: Members(own, group).family(finetune, recipes) for group in ("glue", "csqa")}
 
     def members(encoder: str, method: str) -> list[dict[str, Any]]:

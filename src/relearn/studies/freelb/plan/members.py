@@ -1,4 +1,4 @@
-"""Which fine-tunings an ensemble has, and which are merged into ARC-Merge."""
+"""The fine-tunings that form an ensemble, and those that are merged into ARC-Merge."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ SIZES = {"glue": "members", "csqa": "csqa_members"}
 
 
 class Members:
-    """The members of the ensembles of a group of tasks (:func:`group_of`).
+    """The ensemble members for a group of tasks (:func:`group_of`).
 
-    The first are the runs of the tables; where an ensemble has more members than there are seeds, further runs are made.
+    The first members are the runs of the tables. If an ensemble has more members than there are seeds, additional runs are made.
     """
 
     def __init__(self, own: Mapping[str, Any], group: str) -> None:
         self.own, self.group = own, group
 
     def seeds(self, encoder: str, name: str) -> list[int]:
-        """The seeds of the members; where the paper has no ensemble, those of the run."""
+        """The seeds of the members; the run's own seeds if the paper has no such ensemble."""
         seeds = list(self.own["seeds"])
         if encoder != COMPARED_ENCODER or self.group not in SIZES:
             return seeds_of(self.own, encoder, name)
@@ -35,9 +35,9 @@ class Members:
         return [*seeds, *more][:count]
 
     def family(self, finetune: Family, recipes: Mapping[tuple[str, str], Mapping[str, Any]]) -> Family:
-        """The further runs, and the plain fine-tunings whose networks they start from; none where the seeds suffice.
+        """The additional runs, and the vanilla fine-tunings whose networks they start from; no runs if the seeds suffice.
 
-        Their label ``task`` ends in ``_member``, so that no table of medians shows them.
+        Their label ``task`` ends in ``_member``, so that they appear in no table of medians.
         """
         runs = list(recipes.values())
         cells: list[dict[str, str]] = []
@@ -81,12 +81,15 @@ def decides(own: Mapping[str, Any], encoder: str, task: str) -> bool:
 
 
 def group_of(task: str) -> str:
-    """``glue`` or ``csqa``, whose ensembles have a size of their own; empty for a task without a published ensemble."""
+    """The group that determines a task's ensemble size: ``glue``, ``csqa``, or "" for a task without a published ensemble."""
     return "glue" if task.removesuffix("_pairs") in GLUE else "csqa" if task == "csqa" else ""
 
 
 def merged_cells(runs: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """ARC-Merge: encoder, name and method for which both of its sets have a run; the name follows theirs (``arc_joint``)."""
+    """Grid cells of ARC-Merge: each encoder, name and method for which both ARC sets have a run.
+
+    The name follows those of the runs, e.g. ``arc_joint``.
+    """
     made = {(run["encoder"], run["name"], method) for run in runs for method in run["methods"]}
     return [
         {"encoder": encoder, "task": "arc" + name.removeprefix(ARC[0]), "method": method}
@@ -96,15 +99,15 @@ def merged_cells(runs: list[dict[str, Any]]) -> list[dict[str, str]]:
 
 
 def merged_names(task: str) -> list[str]:
-    """The runs behind a name of :func:`merged_cells`."""
+    """The names of the runs that are merged under a name from :func:`merged_cells`."""
     return [name + task.removeprefix("arc") for name in ARC]
 
 
 def ensemble_runs(recipes: Sequence[Mapping[str, Any]], encoder: str, method: str) -> dict[str, str]:
     """The fine-tuning that an ensemble uses for each task.
 
-    Of several, one that starts from another task's network is preferred, and a choice between sentences to their pairs, as in
-    the submission of the paper (section 3.5.1).
+    If there are several, the ranking form is preferred to the form with pairs, and then a run that starts from another task's
+    network to one that does not, as in the submission of the paper (section 3.5.1).
     """
     chosen: dict[str, Mapping[str, Any]] = {}
     for recipe in recipes:

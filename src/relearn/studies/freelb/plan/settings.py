@@ -14,7 +14,7 @@ REFERENCES = ("freelb", "pgd")
 
 
 def encoder_sizes(own: Mapping[str, Any], encoder: str) -> dict[str, Any]:
-    """The sizes of an encoder; only ALBERT's embeddings have a width of their own."""
+    """The sizes of an encoder; only ALBERT has a separate embedding width."""
     sizes = {key: value for key, value in own["encoders"][encoder].items() if key != "checkpoint"}
     if encoder != "albert":
         del sizes["embedding_dim"]
@@ -36,9 +36,9 @@ def pretrain_settings(own: Mapping[str, Any], encoder: str) -> dict[str, Any]:
 def strategy_settings(name: str, recipe: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
     """The gradient strategy behind a method of params.yaml.
 
-    ``freelb_fresh`` draws new dropout masks in every pass. ``freelb_wide`` and ``freelb_fresh_wide`` have a ball ``wide`` times
-    as large, and steps to match: the attack on one mask is stronger than that on fresh ones, so each has a radius of its own.
-    ``yopo_n`` takes n inner steps of size ``step_size`` / n, ``yopo_n_whole`` of size ``step_size``.
+    ``freelb_fresh`` draws new dropout masks in every pass. ``freelb_wide`` and ``freelb_fresh_wide`` multiply radius, step size and
+    start norm by ``wide``: the attack with a shared mask is stronger than with fresh masks, so each may need its own radius.
+    ``yopo_n`` takes n inner steps of size ``step_size`` / n, and ``yopo_n_whole`` n inner steps of size ``step_size``.
     """
     kind = strategy_of(name)
     if kind == "vanilla":
@@ -67,15 +67,15 @@ def strategy_of(name: str) -> str:
 
 
 def strategy_modules(name: str) -> list[str]:
-    """The module of a method of params.yaml; none for plain training."""
+    """The module of a method of params.yaml; none for vanilla training."""
     kind = strategy_of(name)
     return [] if kind == "vanilla" else [STRATEGIES[kind].partition(":")[0]]
 
 
 def finetune_settings(own: Mapping[str, Any], recipe: Mapping[str, Any], method: str) -> dict[str, Any]:
-    """Settings of `finetune`. A network of MNLI also answers GLUE's diagnostic set, ``ax``.
+    """Settings of `finetune`. An MNLI network also answers GLUE's diagnostic set, ``ax``.
 
-    FreeAT makes ``passes`` times as many updates as the others, and has a rate of its own, ``free_at_rate`` of theirs.
+    FreeAT makes ``passes`` times as many updates as the other methods; its learning rate is ``free_at_rate`` times theirs.
     """
     encoder, common = recipe["encoder"], own["finetune"]
     apart = common["decisive"]["held_out"] if decides(own, encoder, recipe["name"]) else 0
@@ -129,7 +129,7 @@ def increase_settings(own: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict
 
 
 def image_settings(own: Mapping[str, Any], method: str) -> dict[str, Any]:
-    """Settings of `train_images_adversarially`; ``eps`` is a bound only where perturbations are projected."""
+    """Settings of `train_images_adversarially`; ``eps`` is None unless perturbations are projected."""
     strategy: dict[str, Any] = {"kind": "vanilla"}
     if method != "vanilla":
         strategy = {"kind": method, **own["perturbation"]}
@@ -138,6 +138,6 @@ def image_settings(own: Mapping[str, Any], method: str) -> dict[str, Any]:
 
 
 def image_modules(network: str, method: str) -> list[str]:
-    """The modules behind a run on images: its network, its method, and the space in which the method perturbs."""
+    """The modules used by a run on images: those of the network, of the method, and of the space of its perturbations."""
     strategy = strategy_modules(method)
     return [network_module(network), *strategy, *([SPACES["pixels"].partition(":")[0]] if strategy else [])]

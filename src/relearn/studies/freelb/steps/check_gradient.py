@@ -1,4 +1,6 @@
-"""check_gradient: FreeLB's gradient against the gradient of the K-fold virtual batch, with nothing trained (zhu2022, algorithm 3).
+"""check_gradient: compare FreeLB's gradient with that of the K-fold virtual batch.
+
+Nothing is trained. Source: zhu2022, algorithm 3.
 
 Settings: none. Inputs: none.
 Output: gradients.csv, a row for each case of :func:`relearn.studies.freelb.steps.gradient_cases.gradient_cases`.

@@ -1,4 +1,4 @@
-"""A network of `max_loss_increase` with its tokenized samples, evaluated at given word embeddings instead of tokens."""
+"""The networks that `max_loss_increase` compares, with their tokenized samples, evaluated at given word embeddings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Network:
-    """A network, and the samples as its tokenizer encodes them.
+    """A network, and the samples encoded by its tokenizer.
 
     Raises:
-        ValueError: the file holds no such network, or its output does not fit the task.
+        ValueError: the file does not contain such a network, ``max_length`` exceeds the network's, or its outputs do not fit the task.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Network:
             )
 
     def samples(self, numbers: Tensor) -> Samples:
-        """The samples with these numbers, which all have the same number of candidates."""
+        """The samples with these indices, which must all have the same number of candidates."""
         return Samples(self, numbers)
 
 
@@ -61,7 +61,7 @@ class Samples:
     def losses_of(self, rows: Any) -> Losses:
         """The losses of the samples ``rows`` as a function of their word embeddings.
 
-        A hook replaces the output of the embedding table, so that positions, types and padding are those of the tokens.
+        A hook replaces the output of the embedding table, so positions, token types and padding are still those of the tokens.
         """
         from relearn.measures.loss_increase import sample_losses
 

@@ -1,19 +1,21 @@
-"""ensemble: combine the fine-tunings of a method, task by task, and write the benchmark's submission (zhu2022, table 3.2).
+"""ensemble: combine a method's fine-tuned networks for each task and write the GLUE submission.
+
+Source: zhu2022, table 3.2.
 
 Settings: members [{task, seed, name (of the run; default the task)}], in the order of the inputs.
 Input: answers: one answers.csv of finetune for each member.
-Output: scores.csv (task, part, metric, value, members_count, samples_count), submission.zip (GLUE's tasks among them, see
-relearn.data.glue_submission; an empty zip without any).
+Output: scores.csv (task, part, metric, value, members_count, samples_count), submission.zip (the answers for all GLUE tasks among the
+members, see relearn.data.glue_submission; an empty zip file if there are none).
 
-The members of a task must have answered the same samples. The ensemble's answer is the mean of the members' probabilities of classes
-or candidates, or of their values; of equal classes the first. The paper does not state how its ensembles combine the models' answers
-(table 3.2 has a single model for BERT and ensembles for RoBERTa); the mean of probabilities is the usual way. A member without
+The members of a task must have answered the same samples. The ensemble averages the members' probabilities of classes or candidates,
+or their values in a regression; ties go to the first class. The paper does not state how its ensembles combine the models' answers
+(table 3.2 has a single model for BERT and ensembles for RoBERTa); averaging probabilities is the usual choice. A member without
 answers, because it diverged, is left out.
 
 Metrics, for each task: <task>_dev_score_frac (its main metric), <task>_<part>_<metric> for each part with known labels
-(cola_dev_mcc, stsb_test_pearson); overall_test_frac, the benchmark's mean score, where all of its test parts have labels;
+(cola_dev_mcc, stsb_test_pearson); overall_test_frac, the benchmark's mean score, if all of its test parts have labels;
 members_count (with answers), answers_count (test samples in the submission).
-Outcome: ok, or diverged where no member has answers.
+Outcome: ok, or diverged if no member has answers.
 """
 
 from __future__ import annotations
@@ -30,11 +32,11 @@ if TYPE_CHECKING:
 
 NEEDS_TORCH = True
 SCORES = ("task", "part", "metric", "value", "members_count", "samples_count")
-EMPTY = b"PK\x05\x06" + bytes(18)  # a zip without members
+EMPTY = b"PK\x05\x06" + bytes(18)  # an empty zip file
 
 
 class Part(NamedTuple):
-    """One part of a task as a member answered it; without outputs if the member diverged."""
+    """A member's answers to one part of a task; ``outputs`` is empty if the member diverged."""
 
     ids: list[str]
     labels: list[str]
@@ -109,7 +111,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
 
 def sheet_of(task: str, part: str) -> str:
-    """The benchmark's table for a part: a test part, mnli's mismatched test part, or another task's test part; "" for none."""
+    """The benchmark's table for a part: a test part, MNLI's mismatched test part, or another task's test part; "" for a dev part."""
     if part.startswith("test"):
         return task.removesuffix("_pairs") + part.removeprefix("test")
     return "" if part.startswith("dev") else part
@@ -154,7 +156,7 @@ def _numbers(words: str, where: str) -> list[float]:
 def together(
     task: str, kind: str, members: Sequence[Mapping[str, Part]]
 ) -> dict[str, tuple[list[str], list[str], list[list[float]]]]:
-    r"""Ids, labels and the mean :math:`\frac1M \sum_m p_m` of each part, p a member's probabilities (or values).
+    r"""Ids, labels and the mean :math:`\frac1M \sum_m p_m` for each part, where p are a member's probabilities (or values).
 
     Raises:
         ValueError: the members answered different samples, or have different classes or candidates.
@@ -181,7 +183,7 @@ def together(
 
 
 def mean(kind: str, outputs: Sequence[Sequence[float]]) -> list[float]:
-    """The members' mean answer to one sample."""
+    """The mean of the members' probabilities (or values) for one sample."""
     given = outputs if kind == "regression" else [softmax(one) for one in outputs]
     return [math.fsum(column) / len(given) for column in zip(*given, strict=True)]
 
@@ -194,7 +196,7 @@ def softmax(logits: Sequence[float]) -> list[float]:
 
 
 def submission(kind: str, ids: Sequence[str], outputs: list[list[float]]) -> dict[str, float]:
-    """The answer to each test sample in the benchmark's form."""
+    """The answer to each test sample, in the format of the benchmark."""
     from relearn.measures.glue_scores import entailment_answers
     from relearn.studies.freelb.steps.finetune_scores import answers
 

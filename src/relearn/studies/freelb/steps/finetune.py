@@ -1,40 +1,42 @@
-"""finetune: train a sentence encoder on a task, plainly or with adversarial gradients (zhu2022, chapter 3, tables 3.1 to 3.7).
+"""finetune: train a sentence encoder on a task, with plain or adversarial gradients.
+
+Source: zhu2022, chapter 3, tables 3.1 to 3.7.
 
 Settings: encoder {family (roberta | bert | albert), checkpoint ("": none; a folder, or a name on the hub, whose cache and offline
 switch apply), layers, dim, heads, ffn, embedding_dim (albert only), dropout, attention_dropout, vocabulary, max_length}; task (see
-relearn.data.text_tasks), samples {train, dev, test (evenly spaced; 0: all), held_out (training samples
-that are set apart; optional)}; with_tasks (tasks with the same kind of answer whose
-training parts are added; Regents may be missing, which a note and missing_tasks_count say);
+relearn.data.text_tasks), samples {train, dev, test (evenly spaced; 0: all), held_out (number of training samples that are held out;
+optional)}; with_tasks (tasks with the same kind of answer whose training parts are added; Regents may be missing, which is recorded in
+a note and in missing_tasks_count);
 max_length (tokens of a text or pair, at most the encoder's);
 method {kind (vanilla | pgd | free_at | freelb | yopo), passes, step_size, eps, start_norm, project, clean_first, mask, reuse_masks,
 inner and inner_step (yopo only)} (see relearn.methods.gradient_strategies; vanilla has only its kind); steps, warmup_steps,
 batch_size, accumulate (micro-batches per batch, see relearn.methods.gradient_accumulation), lr, weight_decay, decay (which
 parameters decay; default all), betas, adam_eps, schedule, clip_norm; dropout, attention_dropout (null: the encoder's own);
 evaluations (number, evenly spaced, the last one at the end); answered (further tasks with the same kind of answer and classes whose
-test parts the kept network answers, ax after mnli; default none).
+test parts the saved network also answers, e.g. ax for mnli; default none).
 Inputs: encoder (encoder.safetensors of a pretrain_encoder run), or start (model.safetensors of another finetune run; its head is
-kept where kind and classes are the same), or none: a checkpoint, or a randomly initialised encoder of these sizes with a vocabulary
-of the training texts. ``$RELEARN_MIRROR`` may hold the tasks. tried (optional): records of runs with other rates and radii; lr, step_size,
-start_norm and eps are those with the best mean score_frac over their seeds, the smallest of equals.
-Output: model.safetensors (the network with the best dev score, the earliest of equals, with its tokenizer; see
+reused if kind and classes are the same), or none: a checkpoint, or a randomly initialised encoder of these sizes with a vocabulary
+learned from the training texts. Tasks may be stored in ``$RELEARN_MIRROR``. tried (optional): records of runs with other learning rates
+and radii; lr, step_size, start_norm and eps are then those with the best mean score_frac over their seeds (the smallest in a tie).
+Output: model.safetensors (the network with the best dev score, the earliest in a tie, with its tokenizer; see
 relearn.studies.freelb.steps.sentence_files), history.csv (step, loss, dev_score_frac, lr), answers.csv (part: dev, test, mnli's
-dev_mismatched and test_mismatched, or a task of ``answered``; id, label, logits: outputs of the kept network, joined by spaces, one
+dev_mismatched and test_mismatched, or a task of ``answered``; id, label, logits: outputs of the saved network, joined by spaces, one
 per class or candidate, or one value).
 
 The loss is the cross entropy over classes or candidates, or the squared error of values. With FreeAT each minibatch is repeated
-``passes`` times and every pass is an update: steps, warm-up and schedule are ``passes`` times as long, so that all methods cost the
-same passes and see the same minibatches. Runs with the same seed share the head's initialisation, the order of the batches and the
-seeds of dropout, whatever the method.
+``passes`` times and every pass is an update. Steps, warm-up and schedule are then ``passes`` times as long, so all methods use the
+same number of passes and the same minibatches. Runs with the same seed share the head's initialisation, the order of the batches
+and the dropout seeds, whatever the method.
 
 Metrics: held_out_score_frac (the main metric on the samples set apart); with ``tried``: tried_count (rates and radii), lr, step_size and
 eps (of the choice); score_frac (dev, the main metric of the task; coefficients are not rescaled), last_score_frac (after the last step);
 dev_accuracy_frac, dev_f1_frac (two classes), dev_mcc, dev_pearson, dev_spearman where they are defined, and the same for every other
-labelled part, all of the kept network; majority_frac (dev accuracy of the best constant answer, at least that of a random choice where
-candidates are ranked); train_loss_nats (train_squared_error for values), parameters_count, updates_count, passes_count (forward and
-backward passes of the training; YOPO's passes through its first block alone are not counted), skipped_count (perturbations that were not
-updated because their gradient was not finite), cut_frac (share of dev rows as long as max_length), step_s (CPU time of an update on a
-CPU, wall time on a GPU, of this process alone).
-Outcome: ok, diverged, or not_converged: dev not better than a constant answer by two standard errors.
+labelled part, all for the saved network; majority_frac (dev accuracy of the best constant answer; for ranking at least that of a
+random choice); train_loss_nats (train_squared_error for regression), parameters_count, updates_count, passes_count
+(forward and backward passes of the training; YOPO's passes through its first block alone are not counted), skipped_count
+(perturbations that were not updated because their gradient was not finite), cut_frac (share of dev rows as long as max_length),
+step_s (CPU time of an update on a CPU, wall time on a GPU, of this process alone).
+Outcome: ok, diverged, or not_converged: the dev score is not two standard errors better than a constant answer.
 """
 
 from __future__ import annotations
@@ -166,7 +168,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     if ended.outcome != "diverged":
         metrics["last_score_frac"] = fitted.history[-1]["dev_score_frac"]
         metrics[LOSSES[kind]] = fitted.history[-1]["loss"]
-        if clock.steps:  # none where a restart finds the training finished
+        if clock.steps:  # 0 if the training had already finished before a restart
             metrics["step_s"] = clock.spent / clock.steps
         if not learned(task.metric, found["dev"], chance, len(task.dev)):
             ended.not_converged("dev not better than a constant answer")

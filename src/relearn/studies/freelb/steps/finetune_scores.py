@@ -1,4 +1,4 @@
-"""Losses, predictions and scores of `finetune`, and the test against a constant answer."""
+"""Losses, predictions and scores of `finetune`, and the comparison with a constant answer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def loss_of(kind: str) -> Any:
 
 
 def predict(model: Any, batches: SentenceBatches, precision: str) -> list[list[float]] | None:
-    """The outputs of each sample in order: logits of the classes, a value, or scores of the candidates; None if one is not finite."""
+    """The outputs for each sample in order: class logits, a value, or candidate scores; None if any output is not finite."""
     import contextlib
 
     import torch
@@ -60,7 +60,7 @@ def predict(model: Any, batches: SentenceBatches, precision: str) -> list[list[f
 
 
 def answers(kind: str, outputs: list[list[float]]) -> Tensor:
-    """The predictions, (N,): values, or the index of the highest output (the first of equals)."""
+    """The predictions, (N,): values, or the index of the highest output (the first in a tie)."""
     import torch
 
     if kind == "regression":
@@ -79,14 +79,14 @@ def measured(kind: str, classes: int, outputs: list[list[float]], labels: Tensor
 
 
 def recorded(part: str, found: Mapping[str, float]) -> dict[str, float]:
-    """The scores by their names in a record: ``dev_accuracy_frac``, ``dev_pearson``."""
+    """The scores under their names in a record, e.g. ``dev_accuracy_frac``, ``dev_pearson``."""
     from relearn.measures.glue_scores import RECORD_NAMES
 
     return {f"{part}_{RECORD_NAMES[name]}": value for name, value in found.items()}
 
 
 def majority(examples: Examples, kind: str) -> float | None:
-    """The accuracy of the best constant answer, at least that of a random choice where candidates are ranked; None for values."""
+    """The accuracy of the best constant answer; for ranking at least that of a random choice; None for regression."""
     if kind == "regression" or examples.labels is None:
         return None
     most = float(examples.labels.bincount().max()) / len(examples)
@@ -96,10 +96,10 @@ def majority(examples: Examples, kind: str) -> float | None:
 
 
 def learned(metric: str, found: Mapping[str, float], chance: float | None, count: int) -> bool:
-    r"""Whether N answers are better than a constant one by :data:`~relearn.steps.trained.chance.ERRORS` standard errors.
+    r"""Whether N answers are better than a constant answer by :data:`~relearn.steps.trained.chance.ERRORS` standard errors.
 
-    Accuracy is compared with the majority's p, standard error :math:`\sqrt{p(1-p)/N}`. A coefficient (Matthews, Pearson,
-    Spearman) is compared with 0, standard error :math:`1/\sqrt{N-1}` without a relation.
+    Accuracy is compared with the majority's accuracy p, with standard error :math:`\sqrt{p(1-p)/N}`. A coefficient (Matthews,
+    Pearson, Spearman) is compared with 0; its standard error is :math:`1/\sqrt{N-1}` under independence.
     """
     if metric in ("mcc", "pearson", "spearman"):
         return found.get(metric, 0.0) > ERRORS / math.sqrt(max(count - 1, 1))

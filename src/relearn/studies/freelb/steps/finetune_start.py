@@ -23,10 +23,10 @@ MISSING = {"missing": "not at hand, and nowhere to download; trained without it"
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Check the settings before anything is read.
+    """Check the settings before any data is read.
 
     Raises:
-        ValueError: the method or one of its keys is unknown, a number is below 1, or the batch cannot be divided.
+        ValueError: the method or one of its keys is unknown, a count is below 1, or ``accumulate`` does not divide the batch size.
     """
     method = settings["method"]
     if method.get("kind") not in METHODS:
@@ -52,10 +52,10 @@ def _at_least_one(key: str, value: Any) -> None:
 
 
 def gradient(settings: Mapping[str, Any]) -> Any:
-    """The gradient strategy of ``method``, over ``accumulate`` micro-batches.
+    """The gradient strategy of ``method``, accumulated over ``accumulate`` micro-batches.
 
     Raises:
-        ValueError: the strategy refuses a setting.
+        ValueError: the strategy rejects a setting.
     """
     from relearn.methods.gradient_accumulation import GradientAccumulation
     from relearn.methods.gradient_strategies import strategy
@@ -76,14 +76,14 @@ def passes(settings: Mapping[str, Any]) -> int:
 
 
 def replays(settings: Mapping[str, Any]) -> int:
-    """Repetitions of each minibatch: K with FreeAT, which updates after every pass, else 1."""
+    """Repetitions of each minibatch: K with FreeAT, which updates after every pass, otherwise 1."""
     return int(settings["method"]["passes"]) if settings["method"]["kind"] == "free_at" else 1
 
 
 def read(settings: Mapping[str, Any]) -> TextTask:
-    """The task; the training parts of ``with_tasks`` are added to its own.
+    """Load the task and add the training parts of ``with_tasks`` to its own.
 
-    A data set among ``with_tasks`` that nobody can download (Regents) may be missing: its entry of ``source`` then is
+    A data set among ``with_tasks`` that cannot be downloaded (Regents) may be missing. Its entry in ``source`` is then
     :data:`MISSING`.
 
     Raises:
@@ -115,12 +115,12 @@ def read(settings: Mapping[str, Any]) -> TextTask:
 
 
 def missing(settings: Mapping[str, Any], task: TextTask) -> list[str]:
-    """The data sets of ``with_tasks`` that were not at hand."""
+    """The data sets of ``with_tasks`` that were not available."""
     return [name for name in settings["with_tasks"] if task.source[name] == MISSING]
 
 
 def answered(settings: Mapping[str, Any], task: TextTask) -> dict[str, Examples]:
-    """The parts that the kept network answers, dev first.
+    """The parts that the saved network answers, dev first.
 
     Raises:
         ValueError: a task of ``answered`` has another kind of answer.
@@ -162,9 +162,9 @@ def start(
 ) -> tuple[SentenceClassifier, SentenceTokenizer]:
     """The model with its output head, and its tokenizer.
 
-    The first source that exists is used: the input ``start``, whose head is kept where kind and classes are the same; the input
-    ``encoder``; ``encoder.checkpoint``; the sizes of ``encoder``, with a vocabulary of the training texts. New parameters are drawn
-    from torch's global generator.
+    The first available source is used: the input ``start``, whose head is reused if kind and classes are the same; the input
+    ``encoder``; ``encoder.checkpoint``; a new encoder of the given sizes, with a vocabulary learned from the training texts. New
+    parameters are drawn from torch's global generator.
 
     Raises:
         ValueError: a file or checkpoint is missing, the family differs from ``encoder.family``, the tokenizer does not belong to the
@@ -211,7 +211,7 @@ def start(
 
 
 def outputs(task: TextTask) -> int:
-    """Outputs of a model for the task: one per class, else one."""
+    """Number of outputs of a model for the task: one per class for classification, otherwise one."""
     return int(task.classes) if task.kind == "classification" else 1
 
 

@@ -1,7 +1,7 @@
 """Cases that compare FreeLB's gradient with the gradient of the virtual batch (zhu2022, algorithm 3), in float64 on the CPU.
 
-The networks are two-layer encoders of all families with all kinds of answers, perturbed in their embeddings, and a small convolutional
-network, perturbed in its pixels; all with dropout. The passes share their masks, except in the cases named "fresh masks". See
+The networks are two-layer encoders of every family and kind of answer, with perturbed embeddings, and a small convolutional network
+with perturbed pixels. All use dropout. The passes share their dropout masks, except in the cases named "fresh masks". See
 :mod:`relearn.measures.virtual_batch`.
 """
 
@@ -26,10 +26,12 @@ Row = dict[str, Any]
 
 
 def gradient_cases() -> list[Row]:
-    """Rows with :data:`COLUMNS`; ``difference`` is the largest difference of an entry relative to the largest entry of the gradient.
+    """Compute the rows, with :data:`COLUMNS`.
+
+    ``difference`` is the largest absolute difference of an entry, relative to the largest entry of the gradient.
 
     Raises:
-        ValueError: the passes of a case drew no masks, or did not share them as the case states.
+        ValueError: the passes of a case drew no masks, or whether they shared masks differs from what the case states.
     """
     return [*_sentences(), *_images()]
 

@@ -1,27 +1,29 @@
-r"""max_loss_increase: the maximal increase of the loss near a text, for networks of several methods (zhu2022, 3.5.3, table 3.5).
+r"""max_loss_increase: measure the maximal increase of the loss near a text for several networks.
+
+Source: zhu2022, section 3.5.3, table 3.5. The networks are trained with different methods.
 
 .. math:: \Delta L_{\max}(X, \epsilon) = \max_{\|\delta\|_F \le \epsilon} L(f(X + \delta), y) - L(f(X), y) \qquad (3.5)
 
 X are a sample's word embeddings.
 
 Settings: task (see relearn.data.text_tasks; classification or ranking), samples (of its dev part, evenly spaced; 0: all); max_length
-(tokens, as in fine-tuning); references (the inputs whose networks determine the radii: each sample is attacked in the largest ball
-tried within which the reference stays correct); eps_frac (first radius as a share of ‖X‖_F in the reference), shrink (share of the
-first radius by which it falls as long as an attack on the reference succeeds); steps, step_size (in the embeddings' unit), starts (the
-first at X, the others random) of every attack; batch_size (samples, or questions of a ranking task).
+(tokens, as in fine-tuning); references (names of the inputs whose networks determine the radii: each sample is attacked within the
+largest tried radius at which the reference stays correct); eps_frac (first radius as a share of ‖X‖_F in the reference), shrink (share
+of the first radius by which the radius shrinks as long as an attack on the reference succeeds); steps, step_size (in the unit of the
+embeddings) and starts (the first at X, the others random) of every attack; batch_size (samples, or questions of a ranking task).
 Inputs: the networks to compare, one model.safetensors of ``relearn freelb finetune`` each, by name: vanilla, pgd, freelb.
 Output: increases.csv (id, reference, model, eps, increase_nats, loss_nats): the samples that all networks answer correctly; eps is 0
-and increase_nats empty where no radius was found.
+and increase_nats empty if no radius was found.
 
-A radius found on the reference is used for all networks. It favours the reference, hence there is more than one. Everything is
-computed in single precision, also where the run has bf16, because the increases are far below the last digit of a bf16 logit. Random
-starts depend on the seed and the number of the sample, so that the batch size does not matter.
+A radius found on the reference is used for all networks. It favours the reference, so there is more than one reference. Everything is
+computed in single precision, even if the run uses bf16, because the increases are far below the last digit of a bf16 logit. Random
+starts depend on the seed and the sample's index, so the batch size does not matter.
 
 Metrics: increase_<model>_<reference>_nats, median over the samples with a radius; loss_<model>_nats, median over the samples that all
-networks answer correctly, samples_count of them; dropped_count, the other samples of the part; unheld_<reference>_count, those of
-samples_count without a radius; eps_<reference>_frac, median radius as a share of ‖X‖_F; nonfinite_count, evaluations of all attacks
-without a finite loss.
-Outcome: ok; not_converged: no sample that all networks answer correctly, or none with a radius. Then there are no increases.
+networks answer correctly; samples_count, the number of these samples; dropped_count, the number of other samples of the part;
+unheld_<reference>_count, how many of the samples_count samples have no radius; eps_<reference>_frac, median radius as a share of ‖X‖_F;
+nonfinite_count, the number of evaluations in all attacks whose loss was not finite.
+Outcome: ok; not_converged: there is no sample that all networks answer correctly, or none with a radius. Then there are no increases.
 """
 
 from __future__ import annotations
@@ -81,10 +83,10 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
 
 
 def check(settings: Mapping[str, Any], inputs: Mapping[str, list[Path]]) -> None:
-    """Check the settings before anything is read.
+    """Check the settings before any data is read.
 
     Raises:
-        ValueError: a key is missing or unknown, a number out of range, there is no network, or a reference is not among them.
+        ValueError: a key is missing or unknown, a number is out of range, there is no network, or a reference is not among the networks.
     """
     if odd := sorted(set(settings) ^ set(KEYS)):
         raise ValueError(f"{odd[0]}: missing or unknown (allowed: {', '.join(KEYS)})")
@@ -123,7 +125,7 @@ def read(settings: Mapping[str, Any]) -> tuple[Examples, Any]:
         raise ValueError(
             f"task: {name} is a regression without correct answers (allowed: classification or ranking)"
         )
-    # one sample of the parts that are not used
+    # load only one sample of the unused parts
     task = read_task(name, {"train": 1, "dev": settings["samples"], "test": 1}, mirror_of)
     if task.dev.labels is None or not len(task.dev):
         raise ValueError(f"task: {name} has no labelled dev part (allowed: one that has)")
@@ -131,7 +133,7 @@ def read(settings: Mapping[str, Any]) -> tuple[Examples, Any]:
 
 
 class Probe:
-    """The results by sample; finished batches are kept over a restart."""
+    """The results by sample; finished batches survive a restart."""
 
     def __init__(self, run: Any, settings: Mapping[str, Any], networks: Mapping[str, Network]) -> None:
         from relearn.runs.checkpoint import Checkpoint
@@ -159,7 +161,7 @@ class Probe:
         return [one for part in parts for one in part.split(self.settings["batch_size"])]
 
     def clean(self) -> None:
-        """Compute the losses without perturbation, and find the samples that all networks answer correctly."""
+        """Compute the losses without perturbation and find the samples that all networks answer correctly."""
         import torch
 
         from relearn.measures.loss_increase import sample_losses
@@ -177,7 +179,7 @@ class Probe:
         self.kept = right.nonzero().flatten().tolist()
 
     def attack_all(self, reference: str) -> None:
-        """Find the radii of one reference, and the increases of all networks at these radii."""
+        """Find the radii of one reference and the increases of all networks at these radii."""
         import torch
 
         eps, held = torch.zeros(len(self.ids)), torch.zeros(len(self.ids), dtype=torch.bool)
@@ -222,7 +224,7 @@ class Probe:
     def attack(
         self, samples: Samples, numbers: Tensor, eps: Tensor | None, report_progress: Callable[[float], None]
     ) -> dict[str, Any]:
-        """Increases at the radii ``eps``, or where it is None radii and increases; on the CPU."""
+        """Increases at the radii ``eps``; if ``eps`` is None, radii and increases. The result is on the CPU."""
         import torch
 
         from relearn.measures.loss_increase import largest_increase, sample_norms
@@ -260,7 +262,7 @@ class Probe:
         ]
 
     def metrics(self) -> dict[str, float]:
-        """Medians and counts; a median of no samples is left out."""
+        """Medians and counts; a median over no samples is omitted."""
         found = {
             "samples_count": float(len(self.kept)),
             "dropped_count": float(len(self.ids) - len(self.kept)),

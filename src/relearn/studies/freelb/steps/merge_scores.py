@@ -1,15 +1,17 @@
-r"""merge_scores: the accuracy over the samples of several tasks together, each answered by its own network (zhu2022, table 3.3, ARC-Merge).
+r"""merge_scores: compute the joint accuracy over several tasks, each answered by its own network.
+
+Source: zhu2022, table 3.3, ARC-Merge.
 
 Settings: members [{task}], in the order of the inputs.
-Input: answers: one answers.csv of finetune for each member, of one seed and method.
-Output: scores.csv (part, task, accuracy_frac, samples_count; the task ``merged`` is all of them).
+Input: answers: one answers.csv of finetune for each member, all of the same seed and method.
+Output: scores.csv (part, task, accuracy_frac, samples_count; the task ``merged`` covers all members).
 
 With :math:`n_i` samples and :math:`c_i` correct answers of member i, the accuracy of a part is :math:`\sum_i c_i / \sum_i n_i`, the mean
-of the members' accuracies weighted by their sizes. Five of the six printed numbers are this mean to the last digit; for the sixth see
+of the members' accuracies weighted by their sizes. Five of the six printed numbers equal this mean to the last digit; for the sixth see
 erratum Z13.
 
-Metrics: <part>_accuracy_frac, <part>_samples_count, for each part that all members have with labels.
-Outcome: ok, or diverged where a member has no answers.
+Metrics: <part>_accuracy_frac, <part>_samples_count, for each part for which all members have labels.
+Outcome: ok, or diverged if a member has no answers.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
 
 def correct(part: Any) -> int:
-    """How many samples of a part have their label as the answer with the highest output, the first of equals."""
+    """Number of correctly answered samples of a part; the answer is the highest output, the first in a tie."""
     from relearn.studies.freelb.steps.finetune_scores import answers
 
     found = answers("classification", part.outputs).tolist()

@@ -1,14 +1,14 @@
-"""pretrain_encoder: a sentence encoder and its tokenizer from texts alone, by masked language modelling.
+"""pretrain_encoder: pretrain a sentence encoder and its tokenizer by masked language modelling.
 
-zhu2022, chapter 3, starts from published checkpoints. Where none is named, this step pretrains a small encoder of the same family.
+zhu2022, chapter 3, starts from published checkpoints. If none is given, this step pretrains a small encoder of the same family.
 
 Settings: encoder {family (roberta | bert | albert), layers, dim, heads, ffn, embedding_dim (albert only), dropout,
-attention_dropout, vocabulary, max_length (tokens with the special ones; longer texts are cut)}; corpus {dataset (imdb: the texts
-of all reviews of both parts, without labels | pydoc_topics), samples (evenly spaced training texts; 0: all)}; mask_frac (share of
-the tokens to predict); steps, warmup_steps, batch_size, lr, weight_decay, betas, adam_eps, schedule, clip_norm; evaluations
+attention_dropout, vocabulary, max_length (tokens, including special ones; longer texts are truncated)}; corpus {dataset (imdb: the
+texts of all reviews of both parts, without labels | pydoc_topics), samples (evenly spaced training texts; 0: all)}; mask_frac (share
+of the tokens to predict); steps, warmup_steps, batch_size, lr, weight_decay, betas, adam_eps, schedule, clip_norm; evaluations
 (number, evenly spaced, the last one at the end).
-Inputs: none. ``$RELEARN_MIRROR/imdb`` may hold the reviews.
-Output: encoder.safetensors (the encoder with the lowest validation loss, the earliest of equals, with configuration and tokenizer;
+Inputs: none. The reviews may be stored in ``$RELEARN_MIRROR/imdb``.
+Output: encoder.safetensors (the encoder with the lowest validation loss, the earliest in a tie, with configuration and tokenizer;
 see relearn.models.sentence_encoder_files), history.csv (step, loss, valid_loss_nats, lr).
 
 Validation texts: every 50th review of each part of imdb, or the validation part of pydoc_topics; at most ``VALID`` of them, evenly
@@ -16,7 +16,7 @@ spaced. The vocabulary is learned from the training texts. A loss is in nats per
 objective, with tokens masked as in relearn.data.masked_batches; BERT's next-sentence and ALBERT's sentence-order prediction are
 left out.
 
-Metrics: mlm_loss_start_nats (validation, before training), mlm_loss_nats (validation, of the kept encoder), train_loss_nats (last
+Metrics: mlm_loss_start_nats (validation, before training), mlm_loss_nats (validation, of the saved encoder), train_loss_nats (last
 row of the history), parameters_count (with the output layer), tokens_longest_count, cut_frac (of the validation texts), step_s
 (CPU time on a CPU, wall time on a GPU, of this process alone).
 Outcome: ok, diverged, or not_converged: no evaluation was better than the initial encoder.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 NEEDS_TORCH = True
 HISTORY = ("step", "loss", "valid_loss_nats", "lr")
 CORPORA = ("imdb", "pydoc_topics")
-HELD_OUT = 50  # one in so many reviews of imdb
+HELD_OUT = 50  # one in 50 reviews of imdb is held out
 VALID = 1000
 
 
@@ -95,7 +95,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         device=device,
         loss=guess_error,
         terms=terms,
-        seed=seed_of({"stage": "acquire"}, run.seed, "stage"),  # the text is part of the seed
+        seed=seed_of({"stage": "acquire"}, run.seed, "stage"),  # this string enters the seed
         precision=precision,
     )
     history, clock, least = ended.fitted.history, ended.clock, -best.score
@@ -110,7 +110,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     }
     if ended.outcome != "diverged":
         metrics["train_loss_nats"] = history[-1]["loss"]
-        if clock.steps:  # none where a restart finds the training finished
+        if clock.steps:  # 0 if the training had already finished before a restart
             metrics["step_s"] = clock.spent / clock.steps
     write_rows(
         run.output("history.csv"), HISTORY, ({key: row.get(key) for key in HISTORY} for row in history)
@@ -125,10 +125,10 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
 
 def corpus(settings: Mapping[str, Any]) -> tuple[dict[str, list[str]], dict[str, Any]]:
-    """The texts of train and valid, and their source; see the module.
+    """The training and validation texts, and their source; see the module.
 
     Raises:
-        ValueError: an unknown corpus, a number of texts below 0.
+        ValueError: the corpus is unknown, or the number of texts is negative.
     """
     from importlib import import_module
 

@@ -1,6 +1,7 @@
-"""train_images_adversarially: train an image network plainly or with the gradients of chapter 3, and attack it (an addition of ours).
+"""train_images_adversarially: train an image network with plain or adversarial gradients, and attack it.
 
-zhu2022 states that adversarial training costs clean accuracy on images but not on texts; it measures texts alone.
+This step is our addition. zhu2022, chapter 3, states that adversarial training reduces clean accuracy on images but not on texts; it
+measures only texts.
 
 Settings: network {name, width, depth} (of relearn.models); train {epochs, batch_size, lr, momentum, weight_decay, schedule (cosine, or
 step at half and three quarters), crop_padding, flip}; method {kind (vanilla | pgd | free_at | freelb), passes, step_size, eps,
@@ -11,17 +12,17 @@ Output: weights.safetensors (see relearn.models.files), history.csv (one row per
 fooled is empty where the image was not attacked).
 
 The attack is relearn.methods.pgd in an l-infinity ball, whatever the norm in training. It shares no code and no starting points with
-the training, the network is in eval mode, and the worst point of all restarts counts. In training the perturbations are computed in
-training mode. With FreeAT each minibatch is repeated ``passes`` times with the same crops, and every pass is a step: the schedule is
-``passes`` times as long, so that all adversarial methods cost the same passes and see the same minibatches. Runs with the same seed
-share the initial weights, the order of the images, their crops and the attack's starting points, whatever the method.
+the training. The network is in eval mode, and the worst point of all restarts counts. During training the perturbations are computed
+in training mode. With FreeAT each minibatch is repeated ``passes`` times with the same crops, and every pass is a step. The schedule
+is then ``passes`` times as long, so all adversarial methods use the same number of passes and the same minibatches. Runs with the same
+seed share the initial weights, the order of the images, their crops and the attack's starting points, whatever the method.
 
-Metrics: acc_frac (all test images), robust_acc_frac (share of the attacked images that are correct, also at all points that the
-attack visits), attacked_acc_frac (clean, of the attacked images), most_frequent_frac, robust_images_count, train_loss_nats (mean of
-the last epoch, at the points where the method trains), passes_count (forward and backward passes of the training), steps_count,
+Metrics: acc_frac (all test images), robust_acc_frac (share of the attacked images classified correctly at all points that the
+attack visits), attacked_acc_frac (clean accuracy on the attacked images), most_frequent_frac, robust_images_count, train_loss_nats
+(mean over the last epoch, at the points used for training), passes_count (forward and backward passes of the training), steps_count,
 skipped_count (perturbations that were not updated because their gradient was not finite), parameters_count, step_s (CPU time of a
 step on a CPU, wall time on a GPU, of this process alone).
-Outcome: ok, diverged, or not_converged: clean accuracy not two standard errors above the most frequent class.
+Outcome: ok, diverged, or not_converged: clean accuracy is not two standard errors above the share of the most frequent class.
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     crops = {key: recipe.pop(key) for key in ("crop_padding", "flip")}
     size, epochs = recipe.pop("batch_size"), recipe["epochs"]
     task = Images({**crops, "cutout": 0}, inputs["data"][0], device)
-    seed = seed_of({"step": "contrast"}, run.seed, "step")  # the text is part of the seed
+    seed = seed_of({"step": "contrast"}, run.seed, "step")  # this string enters the seed
     torch.manual_seed(seed)  # the same initial weights after every restart and for every method
     net = task.create(settings["network"])
     times = method["passes"] if method["kind"] == "free_at" else 1
-    # The source draws the crops: all methods see the same, and a repeated minibatch keeps its own.
+    # The source draws the crops: they are the same for all methods, and a repeated minibatch keeps its crops.
     source = Replayed(Resident((task.images, task.labels), size), times, task.augment)
 
     def predict(model: Any) -> Tensor:
@@ -132,7 +133,7 @@ def strategy_of(method: Mapping[str, Any]) -> Any:
     """The gradient strategy, in pixel space.
 
     Raises:
-        ValueError: the kind is not one of :data:`KINDS`, or the strategy refuses a setting.
+        ValueError: the kind is not one of :data:`KINDS`, or the strategy rejects a setting.
     """
     from relearn.methods.gradient_strategies import strategy
 
@@ -144,7 +145,7 @@ def strategy_of(method: Mapping[str, Any]) -> Any:
 
 
 def attacked(net: Any, task: Any, attack: Mapping[str, Any], seed: int, precision: str) -> dict[int, bool]:
-    """Whether the attack fools the network, by the index of the attacked test image."""
+    """For each attacked test image, by its index, whether the attack fools the network."""
     import torch
 
     from relearn.data.evenly_spaced import evenly_spaced
@@ -167,7 +168,7 @@ def attacked(net: Any, task: Any, attack: Mapping[str, Any], seed: int, precisio
 
 
 def robustness(logits: Tensor, labels: Tensor, fooled: Mapping[int, bool]) -> dict[str, float]:
-    """Shares of the attacked images that are correct without perturbation, and at all points of the attack."""
+    """Clean and robust accuracy on the attacked images, and their number."""
     right = (logits.argmax(1) == labels).tolist()
     return {
         "robust_acc_frac": sum(not wrong for wrong in fooled.values()) / len(fooled),
@@ -177,7 +178,7 @@ def robustness(logits: Tensor, labels: Tensor, fooled: Mapping[int, bool]) -> di
 
 
 def answers(logits: Tensor, labels: Tensor, fooled: Mapping[int, bool]) -> Iterator[list[Any]]:
-    """Rows of answers.csv; no prediction where an output is not finite."""
+    """Rows of answers.csv; the prediction is empty if an output is not finite."""
     sound = logits.isfinite().all(1).tolist()
     for place, (predicted, label) in enumerate(zip(logits.argmax(1).tolist(), labels.tolist())):
         lost = fooled.get(place)

@@ -1,10 +1,10 @@
 """The predicates of zhu2022, chapter 4, by the ids of claims.yaml, and the conditions under which a comparison is underpowered.
 
 A comparison needs at least 3 seeds. For images, the best accuracy of the network over all initialisations must reach the
-60% that the head of claims.yaml requires. It requires nothing for translation; here some initialisation must reach a BLEU of
-10 with the same kind of network, because half a point has no meaning between models that cannot translate. The starts of
-GradInit must have met their bound, and looked ahead with the training's rate (:mod:`relearn.studies.gradinit.claims.starts`).
-Comparisons of time and memory need seeds only.
+60% required in the header of claims.yaml. The header requires nothing for translation; we require that some initialisation of the
+same kind of network reaches a BLEU of 10, because a difference of half a point between models that cannot translate is meaningless.
+GradInit's initialisations must have met their bound in most iterations and must have used the learning rate of the training for the
+look-ahead step (:mod:`relearn.studies.gradinit.claims.starts`). Comparisons of time and memory only need enough seeds.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """The reasons why a comparison is underpowered: too few seeds, GradInit starts that were none, or a network that no
-    initialisation trains well enough."""
+    """The reasons why a comparison is underpowered: too few seeds, GradInit initialisations that do not follow the method, or a
+    network that trains well from no initialisation."""
     seeds = len(comparison.seeds)
     reasons = [] if seeds >= MIN_SEEDS else [f"{seeds} seed{'s' * (seeds > 1)}, needs {MIN_SEEDS}"]
     if comparison.unit != "ratio":
@@ -62,7 +62,7 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
 
 
 def _best(evidence: Evidence, role: str, network: str) -> float | None:
-    """The highest mean over seeds of any initialisation and recipe with this network."""
+    """The highest mean over seeds among all initialisations and recipes of this network."""
     name, where = METRICS[role]
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     metric = name.partition(".")[2]

@@ -1,4 +1,4 @@
-"""The predicates of zhu2022, chapter 4, that compare no accuracies: gradients before training, costs, counts, equations."""
+"""The predicates of zhu2022, chapter 4, that do not compare accuracies: gradients before training, costs, counts and equations."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STATISTICS = {"step": "gradient_statistics"}
 WEIGHTS = ("norm", "linear")  # kinds of tensor that the figures show
 LEAST_SHARE = 0.95  # of the layers
 LEAST_COST = 0.01  # of the training time
-EPOCHS = 200  # of the published training
-ITERATIONS = 390  # of the published initialisation: one epoch at a batch size of 128
+EPOCHS = 200  # in the published training
+ITERATIONS = 390  # in the published initialisation: one epoch at a batch size of 128
 MEASURED = (
     *((name, "kaiming", "gradinit") for name in ("VGG-19", "VGG-19-BN", "ResNet-110", "ResNet-110-BN")),
     *((name, "kaiming", "gradinit") for name in ("DenseNet-100", "DenseNet-100-BN", "timm-ResNet-50-BN")),
@@ -33,11 +33,11 @@ MEASURED = (
 def lower_gradient_variance(evidence: Evidence) -> Finding:
     """On each network of figures 4.1 and 4.4 to 4.10, sigma(g) falls in at least 95% of the layers other than the last.
 
-    A layer is a weight of a linear map, a convolution or a normalisation, as in the figures; the last is the
-    last linear one. A sigma that is not finite counts as infinite.
+    A layer is a weight of a linear map, a convolution or a normalisation, as in the figures; the last layer is the last linear map
+    or convolution. A sigma that is not finite counts as infinite.
 
-    Shown beside: the same share for sigma(g) / abs(E g), the ratio of figure 4.1. sigma alone falls with any change of scale that
-    makes gradients smaller; the ratio does not depend on the scale.
+    The same share for sigma(g) / abs(E g), the ratio of figure 4.1, is also shown but does not decide. sigma alone falls with any
+    rescaling that makes gradients smaller; the ratio does not depend on the scale.
     """
     parts: dict[str, Comparison | None] = {}
     beside = []
@@ -58,7 +58,7 @@ def lower_gradient_variance(evidence: Evidence) -> Finding:
 def _shares(
     evidence: Evidence, network: str, before: str, after: str, column: str
 ) -> tuple[dict[int, float], tuple[str, ...], list[str], int | None]:
-    """The share of layers whose deviation falls, by seed; the runs; a note on each seed; and the least number of layers."""
+    """The share of layers whose standard deviation falls, by seed; the runs; a note per seed; and the smallest number of layers."""
     pairs: dict[tuple[str, int], dict[str, Run]] = defaultdict(dict)
     for run in select(evidence.runs, STATISTICS, {"network": network, "initialisation": [before, after]}):
         pairs[run.labels.get("suite", ""), run.seed][run.labels["initialisation"]] = run
@@ -90,7 +90,7 @@ def _shares(
 
 
 def _deviations(run: Run, column: str) -> dict[str, float]:
-    """A column of layers.csv by layer, without the last linear one."""
+    """A column of layers.csv by layer, without the last linear layer."""
     rows = [row for row in run.rows("layers.csv") if row["kind"] in WEIGHTS] if run.has("layers.csv") else []
     last = max((row["index"] for row in rows if row["kind"] == "linear"), default=None)
     return {str(row["name"]): _number(row[column]) for row in rows if row["index"] != last}
@@ -102,9 +102,10 @@ def _number(value: Any) -> float:
 
 
 def under_1_percent_of_training(evidence: Evidence) -> Finding:
-    """GradInit takes less than 1% of the CPU or device time of 200 epochs of training, on each network and seed that has both.
+    """GradInit takes less than 1% of the CPU or device time of 200 training epochs, on each network and seed with both measurements.
 
-    A comparison is at full size if the network has its published width and depth and GradInit its published iterations.
+    A comparison is at full size if the network has its published width and depth and GradInit runs at least the published number of
+    iterations.
     """
     parts, lacking = [], []
     for network in TABLE_4_4 + TABLE_4_5:
@@ -137,10 +138,10 @@ def _full_size(settings: Mapping[str, Any]) -> bool:
 
 
 def bn_magnifies(evidence: Evidence) -> Finding:
-    """The measured variance of the gradient behind BN agrees with the corrected equation 4.6 in every case.
+    """The measured variance of a gradient backpropagated through batch normalisation agrees with the corrected equation 4.6 in every case.
 
-    A case is a batch size and an input variance; it holds within 4 standard errors. Nothing is trained, so that
-    every scale has the full size.
+    A case is a batch size and an input variance; it holds if both agree within 4 standard errors. Nothing is trained, so every
+    scale is at full size.
     """
     runs = _with(evidence, "check_batch_norm", "cases.csv")
     if not runs:
@@ -153,7 +154,7 @@ def bn_magnifies(evidence: Evidence) -> Finding:
 
 
 def parameter_counts(evidence: Evidence) -> Finding:
-    """The number of parameters of every network is the printed one after rounding; every scale builds the full size."""
+    """The number of parameters of every network, rounded, equals the printed one; every scale builds the networks at full size."""
     runs = _with(evidence, "count_params", "counts.csv")
     if not runs:
         return Finding(missing=["no runs for the parameter counts"])

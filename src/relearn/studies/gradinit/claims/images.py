@@ -1,7 +1,7 @@
-"""The predicates of zhu2022, chapter 4, over trainings of image networks: one comparison per network, and all must hold.
+"""The predicates of zhu2022, chapter 4, on trained image networks: one comparison per network, all of which must hold.
 
-Accuracy is a fraction; a training that diverges within its first epoch has the accuracy of a constant prediction.
-Only the networks of the tables count (label ``suite`` = grid); the first steps at full size are reported in addition.
+Accuracies are fractions. A training run that diverges within its first epoch has the accuracy of a constant prediction.
+Only the networks of the tables count (label ``suite`` = grid); results of the first steps at full size are reported in addition.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ TABLE_4_3 = ("VGG-19", "VGG-19-BN", "ResNet-110", "ResNet-110-BN")
 TABLE_4_4 = (*TABLE_4_3, "ResNet-1202-BN")
 TABLE_4_5 = ("WRN-28-10", "FixUpResNet-110", "DenseNet-100", "DenseNet-100-BN")
 PENALTIES = ("gradinit_penalty_1e-4", "gradinit_penalty_1e-2", "gradinit_penalty_1")
-MARGIN = 0.002  # 0.2 points of accuracy, in the predicate of constraint_not_penalty
+MARGIN = 0.002  # 0.2 percentage points of accuracy, in constraint_not_penalty
 
 
 def accuracy(evidence: Evidence, metric: str, network: str, start: str) -> Sample:
-    """A metric of trainings with SGD, by seed."""
+    """A metric of training runs with SGD, by seed."""
     where: Mapping[str, Any] = {"suite": "grid", "recipe": "sgd", "network": network, "initialisation": start}
     return sample(evidence, f"train_from_init.{metric}", where, network=network, lost="accbest_frac")
 
 
 def cost(evidence: Evidence, metric: str, network: str, start: str) -> Sample:
-    """A metric of initialisations, by seed; a ``*`` in ``start`` gives the mean over all that match."""
+    """A metric of initialisation runs, by seed; a ``*`` in ``start`` gives the mean over all matching initialisations."""
     where = {"suite": "grid", "network": network, "initialisation": start}
     return sample(evidence, f"initialise.{metric}", where, network=network)
 
@@ -36,7 +36,7 @@ def cost(evidence: Evidence, metric: str, network: str, start: str) -> Sample:
 def first_epoch_accuracy(evidence: Evidence) -> Finding:
     """Acc1(GradInit) - Acc1(Kaiming) > 0 on each network of table 4.4, the source of the claim.
 
-    Reported in addition: loss and accuracy after the few steps of training at the size of ``first_steps``.
+    Reported in addition: loss and accuracy after a few training steps at the size given by ``first_steps``.
     """
     parts: dict[str, Comparison | None] = {}
     for network in TABLE_4_4:
@@ -76,10 +76,10 @@ def best_accuracy(evidence: Evidence) -> Finding:
 
 
 def beats_metainit(evidence: Evidence) -> Finding:
-    """Accbest(GradInit) - Accbest(MetaInit) >= 0, and CPU or device seconds and peak memory of the initialisation lower, on each
-    network.
+    """Accbest(GradInit) - Accbest(MetaInit) >= 0 on each network, and GradInit's initialisation takes less CPU or device time and has
+    a lower peak memory.
 
-    WRN-28-10 is left out: the paper runs no MetaInit on it and quotes another paper's best accuracy.
+    WRN-28-10 is left out: the paper does not run MetaInit on it but quotes another paper's best accuracy.
     """
     parts: dict[str, Comparison | None] = {}
     not_positive: list[str] = []
@@ -100,7 +100,7 @@ def beats_metainit(evidence: Evidence) -> Finding:
 
 
 def depth_1202(evidence: Evidence) -> Finding:
-    """Accbest(ResNet-1202) - Accbest(ResNet-110) > 0, both with BN and from GradInit."""
+    """Accbest(ResNet-1202) - Accbest(ResNet-110) > 0, both with batch normalisation and initialised by GradInit."""
     deep, shallow = (
         accuracy(evidence, "accbest_frac", network, "gradinit")
         for network in ("ResNet-1202-BN", "ResNet-110-BN")
@@ -110,9 +110,9 @@ def depth_1202(evidence: Evidence) -> Finding:
 
 
 def constraint_not_penalty(evidence: Evidence) -> Finding:
-    """The constraint takes fewer seconds than the penalty, and its Accbest is at least the best penalty's less 0.2 points.
+    """The constraint takes less time than the penalty, and its Accbest is at most 0.2 percentage points below the best penalty's.
 
-    The seconds of the penalty are the mean over its strengths. The best strength of a network has the highest mean over seeds.
+    The penalty's time is the mean over its strengths. The best strength for a network has the highest mean over seeds.
     """
     parts: dict[str, Comparison | None] = {}
     for network in TABLE_4_3:
@@ -137,9 +137,9 @@ def constraint_not_penalty(evidence: Evidence) -> Finding:
 
 
 def overlap_half(evidence: Evidence) -> Finding:
-    """Acc1 with half of the minibatch shared - Acc1 with none, on VGG-19 without BN (table 4.1), > 0.
+    """Acc1(half of the minibatch shared) - Acc1(no overlap) > 0 on VGG-19 without batch normalisation (table 4.1).
 
-    Reported in addition: the best accuracy, and the comparison with a minibatch that is shared completely.
+    Reported in addition: the best accuracy, and the comparison with complete overlap.
     """
     parts: dict[str, Comparison | None] = {}
     for metric, words in (("acc1_frac", "first epoch"), ("accbest_frac", "best")):

@@ -1,9 +1,10 @@
-"""What a comparison needs of its GradInit starts: a bound that most iterations met, and the rate of the training.
+"""Conditions on GradInit initialisations in a comparison: most iterations meet the bound, and eta matches the training's learning rate.
 
-The method minimises the loss after a step *subject to* a bound on the gradient's norm. A search whose iterations nearly all descend the
-norm has hardly seen its objective, so that trainings from it say nothing about the method. The text reports that the bound is met in the
-majority of iterations; a start is asked for the same. The step looked ahead is one of the training (equation 4.1), so its rate must be
-the training's. Figure 4.3 itself trains at 2e-4 to 5e-4 from starts that look ahead at 5e-4, so a factor of 2.5 between them is allowed.
+The method minimises the loss after one step *subject to* a bound on the norm of the gradient. If nearly all iterations descend the
+norm, the objective has hardly been optimised, so training from the result says nothing about the method. The paper reports that the
+bound is met in the majority of iterations; we require the same. The look-ahead step is a step of the training (equation 4.1), so it must
+use the training's learning rate. Figure 4.3 of the paper trains at rates from 2e-4 to 5e-4 after initialisation with a look-ahead rate of
+5e-4, so a factor of 2.5 between the two rates is allowed.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from collections.abc import Iterable
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run
 
-MOST = 0.5  # of the iterations may descend the norm
-RATIO = 2.5  # between the rates of figure 4.3
+MOST = 0.5  # largest share of iterations that may descend the norm
+RATIO = 2.5  # largest ratio between the rates of figure 4.3
 LABELS = ("task", "suite", "network", "initialisation")
 
 
 def lacking(evidence: Evidence, folders: Iterable[str]) -> list[str]:
-    """Why GradInit was not at work in the runs of these folders, a line for each network and initialisation."""
+    """The violated conditions for the runs in these folders, one line per network and initialisation."""
     starts = {_key(run): run for run in evidence.runs if run.step == "initialise"}
     wanted = set(folders)
     unmet: dict[str, list[str]] = defaultdict(list)
@@ -47,7 +48,7 @@ def _key(run: Run) -> tuple[object, ...]:
 
 
 def _unmet(start: Run) -> str | None:
-    """``60 of 60 iterations above the bound``, where they are more than half; without a bound nothing."""
+    """E.g. ``60 of 60 iterations above the bound on the norm``, if these are more than half; None otherwise or without a bound."""
     above, whole = start.metrics.get("constraint_count"), start.metrics.get("iterations_count")
     if not start.settings.get("arguments", {}).get("gamma") or above is None or not whole:
         return None
@@ -57,7 +58,7 @@ def _unmet(start: Run) -> str | None:
 
 
 def _other_rate(start: Run, training: Run) -> str | None:
-    """``looks ahead at 0.0005, trained at 0.002``, where the rates differ more than in the paper."""
+    """E.g. ``looks ahead at 0.0005, trained at 0.002``, if the rates differ by more than in the paper; otherwise None."""
     eta, rate = start.settings.get("arguments", {}).get("eta"), training.settings.get("lr")
     if not eta or not rate or abs(math.log(eta / rate)) <= math.log(RATIO) + 1e-9:
         return None

@@ -1,7 +1,7 @@
-"""The predicates of zhu2022, chapter 4, over trainings of the Transformer: the best BLEU of each training.
+"""The predicates of zhu2022, chapter 4, on trained Transformers; they compare the best BLEU of each training run.
 
-An initialisation may have several recipes without warm-up (the grid of figure 4.3, and the one of table 4.10). For each
-initialisation the recipe with the highest mean counts, as in table 4.10. A training that diverges before its first
+An initialisation may have several recipes without warm-up (the grid of figure 4.3, and the recipe of table 4.10). For each
+initialisation the recipe with the highest mean counts, as in table 4.10. A training run that diverges before its first
 evaluation has BLEU 0.
 """
 
@@ -19,7 +19,7 @@ WARMUP = ("radam_warmup", "adam_warmup")
 
 
 def best(evidence: Evidence, network: str, start: str, recipes: tuple[str, ...]) -> tuple[str, Sample]:
-    """The recipe with the highest mean among those that were run, and its BLEU by seed; empty if none was run."""
+    """The recipe with the highest mean BLEU among those that were run, and its BLEU by seed; empty if none was run."""
     where = {"network": network, "initialisation": start, "recipe": list(recipes)}
     found = {}
     for recipe in sorted({run.labels["recipe"] for run in evidence.of(BLEU, where)}):
@@ -33,9 +33,9 @@ def best(evidence: Evidence, network: str, start: str, recipes: tuple[str, ...])
 
 
 def no_warmup_adam(evidence: Evidence) -> Finding:
-    """BLEU(GradInit, Adam without warm-up) - BLEU(Xavier with warm-up) >= -0.5, and BLEU(Xavier) - BLEU(GradInit) < 0 without.
+    """BLEU(GradInit, no warm-up) - BLEU(Xavier, warm-up) >= -0.5, and BLEU(Xavier, no warm-up) - BLEU(GradInit, no warm-up) < 0.
 
-    "Within 0.5 of the warm-up run" is taken to mean at most 0.5 below it. The Post-LN network is unchanged.
+    "Within 0.5 of the warm-up run" is read as "at most 0.5 below it". The architecture of the Post-LN network is unchanged.
     """
     ours_recipe, ours = best(evidence, "post_ln", "gradinit", NO_WARMUP)
     warm_recipe, warm = best(evidence, "post_ln", "xavier", WARMUP)
@@ -60,7 +60,7 @@ def no_warmup_adam(evidence: Evidence) -> Finding:
 
 
 def no_warmup_sgd(evidence: Evidence) -> Finding:
-    """BLEU(GradInit, SGD) - BLEU(Admin, SGD) > 0, without warm-up and without clipping; Admin with its w_skip."""
+    """BLEU(GradInit, SGD) - BLEU(Admin, SGD) > 0, without warm-up and without clipping; Admin uses its w_skip architecture."""
     _, ours = best(evidence, "post_ln", "gradinit_sgd", ("sgd",))
     recipe, theirs = best(evidence, "w_skip", "admin", ("sgd*",))
     name = "SGD: GradInit - Admin"

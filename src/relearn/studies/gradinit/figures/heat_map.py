@@ -1,7 +1,7 @@
-"""zhu2022, figure 4.3: BLEU by largest learning rate and beta2, one map per initialisation; measured above, printed below.
+"""zhu2022, figure 4.3: BLEU by peak learning rate and beta2, one map per initialisation; measured values above, printed values below.
 
-The name of a recipe gives both numbers (``adam_lr0.0002_b0.98``), so that a scale with other rates than the paper shows
-its own.
+Both numbers are read from the name of the recipe (``adam_lr0.0002_b0.98``), so the figure also works for a scale whose rates differ
+from the paper's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOP = 40.0  # upper end of the colour scale of the printed maps; measured maps e
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per initialisation, rate and beta2: the mean over seeds, and the printed value."""
+    """One row per source (measured or printed), initialisation, rate and beta2; measured values are means over seeds."""
     return _measured_cells(artefact, evidence) + _printed(artefact)
 
 
@@ -65,7 +65,7 @@ def _printed(artefact: Artefact) -> list[dict[str, Any]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """One line of maps per source, with the number in every cell."""
+    """One row of maps per source, with the value in every cell."""
     with styled():
         figure = empty_figure(4.8)
         grid = figure.subplots(2, len(artefact.rows), squeeze=False)

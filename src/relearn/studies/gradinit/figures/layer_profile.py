@@ -1,6 +1,6 @@
 """zhu2022, figures 4.1 and 4.4 to 4.10: one number per weight tensor, from shallow to deep, before and after GradInit.
 
-A panel is a column of the artefact: the kind (and group) of tensor, and the number.
+A panel is a column of the artefact, which gives the kind (and group) of tensor and the number to show.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from relearn.report.runs import select
 
 FIELDS = ("panel", "series", "layer", "name", "value", "low", "high", "seeds", "floor", "runs")
 BARS = "bands: lowest to highest seed"
-WIDE = 4  # panels in a line
-LETTERS = 18  # of a title that fits above a panel
+WIDE = 4  # panels per row
+LETTERS = 18  # longest title that fits above a panel
 NAMES_NETWORKS = True
-FEW = 24  # layers whose points are joined; the blocks of a deep network alternate, and a line would only go up and down
+FEW = 24  # with more layers the points are not joined: in deep networks values alternate between layers, and a line would zigzag
 PARTS = ("encoder", "decoder")
 FLOORED = ("norm", "weight_abs_mean")  # kind and value of the panels that show factors of GradInit
 NEAR = 1.5
@@ -31,7 +31,7 @@ LOOK: dict[str, dict[str, Any]] = {
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per panel, initialisation and layer: the mean over runs and their range, without numbers that are not finite."""
+    """One row per panel, initialisation and layer: mean and range over runs; non-finite values are left out."""
     return [
         p
         for column in artefact.columns
@@ -55,7 +55,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
             if one["kind"] == panel["kind"] and one["group"] == panel.get("group", one["group"])
         ]
         for one in sorted(chosen, key=lambda one: one["index"]):
-            values = found[str(one["name"])]  # a layer without a number keeps its place
+            values = found[str(one["name"])]  # a layer without a finite value still occupies its position
             value = one[panel["value"]]
             if value is not None and math.isfinite(float(value)):
                 values.append(float(value))
@@ -76,7 +76,10 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
 
 
 def _floor(row: Row, column: Column, evidence: Evidence) -> float | None:
-    """The least factor that GradInit may give a tensor; of normalisation layers, whose weights start at 1, the least weight."""
+    """GradInit's smallest allowed factor, which is also the smallest weight of normalisation layers (they start at 1).
+
+    None for panels that do not show weights of normalisation layers.
+    """
     if (column.panel["kind"], column.panel["value"]) != FLOORED:
         return None
     starts = select(evidence.runs, {"step": "initialise"}, {**row.where}, column.where)
@@ -85,7 +88,7 @@ def _floor(row: Row, column: Column, evidence: Evidence) -> float | None:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Panels in the order of the paper, four per line."""
+    """Panels in the order of the paper, four per row."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 
@@ -133,7 +136,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
 
 def _floor_line(axes: Any, floor: float) -> None:
-    """GradInit's own floor, where some layer comes near to it."""
+    """Draw the lower limit of GradInit's factors if some layer comes near it."""
     if axes.get_ylim()[0] < NEAR * floor:
         axes.axhline(floor, color=MUTED, lw=1, ls=(0, (1, 2)), zorder=1)
         axes.annotate(
@@ -149,7 +152,7 @@ def _floor_line(axes: Any, floor: float) -> None:
 
 
 def _curve(axes: Any, points: list[dict[str, Any]], look: dict[str, Any]) -> None:
-    """Points, joined within a part of the network where they are few enough to follow a line."""
+    """Draw the points; join them within each part of the network if there are few enough."""
     if not points:
         return
     layers, values, low, high = ([p[name] for p in points] for name in ("layer", "value", "low", "high"))
@@ -164,7 +167,7 @@ def _curve(axes: Any, points: list[dict[str, Any]], look: dict[str, Any]) -> Non
 
 
 def _parts(points: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The layers of the encoder and those of the decoder apart; the rest of a network is one part."""
+    """Split the layers into encoder, decoder and the rest of the network."""
     found: dict[str, list[dict[str, Any]]] = {}
     for point in points:
         found.setdefault(

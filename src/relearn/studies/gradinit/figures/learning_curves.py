@@ -29,7 +29,7 @@ COLOUR = {"kaiming": COLOURS["start"], "gradinit": COLOURS["gradinit"]}
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per panel, initialisation and epoch: the mean over the seeds that reached it, and their range."""
+    """One row per panel, initialisation and epoch: mean and range over the seeds that reached this epoch."""
     return [
         p
         for column in artefact.columns
@@ -64,7 +64,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """One panel per network on one axis, with the number of diverged runs below the curves."""
+    """One panel per network with a shared accuracy axis, and the number of diverged runs below the curves."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 

@@ -1,4 +1,4 @@
-"""The runs of the study: data, initialisations, trainings from each of them, gradients before training, and exact checks."""
+"""The runs of the study: data, initialisations, training from each of them, gradients before training, and exact checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COUNTED = ("VGG-19", "ResNet-110", "WRN-28-10", "DenseNet-100")
 
 
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
-    """The families of runs by rule; the name of a rule is its step, with the task where one step has several rules."""
+    """The families of runs by rule; a rule is named after its step, plus the task if the step has several rules."""
     return {
         **data.families(params, scale),
         **images.families(params, scale),

@@ -1,4 +1,4 @@
-"""The data of the study: images, ImageNet's folder as a listing, and a corpus in byte-pair units."""
+"""The data of the study: images, a listing of the ImageNet folder, and a corpus in byte-pair units."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from relearn.studies.family import Family, Needs
 def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     """The families that prepare data.
 
-    The listing of ImageNet's folder is a run of this study only where this study trains on it; other studies ask for its
-    file.
+    The listing of the ImageNet folder is a run of this study only if this study trains on ImageNet. Other studies request the
+    listing's file.
     """
     own = params["gradinit"]
 
@@ -54,7 +54,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
 
 
 def _sha256_of(dataset: str, last: Path) -> str | None:
-    """The hash of a folder's file list; where the images are not at hand, that of the last record, which then stays valid."""
+    """The hash of a folder's file list; if the images are not available, the hash in the last record, which then stays valid."""
     try:
         return sha256_of(root_of(dataset))
     except ValueError:

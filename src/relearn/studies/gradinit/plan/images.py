@@ -1,7 +1,7 @@
-"""The runs on images: initialisations, trainings from each of them, and gradients before training.
+"""The runs on images: initialisations, training from each of them, and gradients before training.
 
-The label ``suite`` says at which size: ``grid`` (the networks of the tables), ``first_steps`` (a few steps of training at
-another size), or ``imagenet`` (table 4.8, on images that are decoded on the way).
+The label ``suite`` gives the size: ``grid`` (the networks of the tables), ``first_steps`` (a few training steps at
+another size), or ``imagenet`` (table 4.8, with images decoded during training).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Start = tuple[str, str]  # network, initialisation
 
 
 def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
-    """The families of runs on images by rule; ImageNet has rules of its own, whose jobs take a week and decode images."""
+    """The families of runs on images by rule; ImageNet has separate rules, whose jobs run up to a week and decode images."""
     own = params["gradinit"]
     starts = Starts(own)
     recipe = Recipes(own)
@@ -125,19 +125,19 @@ def _cell(suite: str, start: Start, **more: str) -> dict[str, str]:
 
 
 def _batch_size(suite: str, network: str, sizes: Mapping[str, Any]) -> int:
-    """DenseNet has a batch size of its own on CIFAR-10."""
+    """The batch size; DenseNet has a separate one in the grid, i.e. on CIFAR-10 in the paper."""
     own = suite == GRID and network.startswith("DenseNet")
     return sizes["densenet_batch_size" if own else "batch_size"]
 
 
 def _on_imagenet(family: Family, cells: list[dict[str, str]]) -> Family:
-    """The same family on ImageNet, where a run takes days and threads that decode."""
+    """The same family on ImageNet, where a run takes days and needs threads for decoding."""
     needs = replace(family.needs, minutes=7 * family.needs.minutes, threads=8)
     return replace(family, cells=cells, needs=needs, constraints={"suite": IMAGENET})
 
 
 class Starts:
-    """Which initialisations meet which networks, as params.yaml lists them."""
+    """The combinations of network and initialisation that params.yaml lists."""
 
     def __init__(self, own: Mapping[str, Any]) -> None:
         first = own["first_steps"]
@@ -161,8 +161,10 @@ class Starts:
         self._measured = own["probe"]["networks"]
 
     def measured(self) -> Iterator[tuple[str, Start]]:
-        """Suite and start of the gradients that are measured: before and after GradInit, at the size of the first steps
-        where these have the network."""
+        """Suite and start of each gradient measurement, before and after GradInit.
+
+        A network that is in several suites is measured in the first of: first steps, ImageNet, grid.
+        """
         suites = {FIRST_STEPS: self.first_steps, IMAGENET: self.imagenet, GRID: self.sgd}
         for network in self._measured:
             for name in ("kaiming", "gradinit"):
@@ -197,7 +199,7 @@ class Recipes:
         }
 
     def train(self, suite: str, network: str, initialisation: str, recipe: str) -> dict[str, Any]:
-        """Settings of `train_from_init`; only networks without batch normalisation clip, only WRN has mixup."""
+        """Settings of `train_from_init`; only networks without batch normalisation use clipping, only WRN uses mixup."""
         own = self.own
         train, first = own["train"], own["first_steps"]
         kept = ("batch_size", "lr", "momentum", "weight_decay", "epochs", "test_images")
@@ -230,7 +232,7 @@ class Recipes:
         }
 
     def _images(self, suite: str) -> dict[str, Any]:
-        """The task and the augmentation."""
+        """Settings of the images: size on ImageNet, otherwise the augmentation."""
         if suite == IMAGENET:
             return {"task": "folder", "size": self.own["imagenet"]["size"]}
         return {key: self.own["train"][key] for key in ("crop_padding", "flip", "cutout")}
@@ -242,7 +244,7 @@ class Recipes:
         return {"width": size["width"], "depth": size["resnet1202_depth" if deep else "depth"]}
 
     def _imagenet(self, network: str, usual: Mapping[str, Any]) -> dict[str, Any]:
-        """A learning rate that falls in steps, mixup without batch normalisation, and no clipping."""
+        """Settings for ImageNet: a step schedule, no clipping, and mixup only for networks without batch normalisation."""
         imagenet = self.own["imagenet"]
         own = {key: imagenet[key] for key in ("epochs", "batch_size", "lr", "milestones")}
         own |= {"schedule": "step", "clip_norm": None, "test_images": 0, **self._images(IMAGENET)}

@@ -1,4 +1,4 @@
-"""The method and its arguments behind the name of an initialisation, e.g. ``gradinit_overlap_0``."""
+"""Maps the name of an initialisation, e.g. ``gradinit_overlap_0``, to its method and arguments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FIRST_WORDS = ("gradinit", "metainit", "extra_epoch", "t_fixup", "admin")
 
 
 def penalties(own: Mapping[str, Any]) -> dict[str, float]:
-    """The strengths of the penalty of table 4.3 by the name of the initialisation, e.g. ``gradinit_penalty_1e-4``."""
+    """The penalty strengths of table 4.3 by the name of the initialisation, e.g. ``gradinit_penalty_1e-4``."""
 
     def short(value: float) -> str:
         return f"{value:g}" if value >= 0.1 else f"{value:.0e}".replace("e-0", "e-")
@@ -40,7 +40,7 @@ def penalties(own: Mapping[str, Any]) -> dict[str, float]:
 
 
 def variants(own: Mapping[str, Any], group: str) -> list[str]:
-    """The initialisations that a key of `networks` in params.yaml stands for: mostly itself alone."""
+    """The initialisations that a key of `networks` in params.yaml stands for; most keys stand only for themselves."""
     several = {
         "gradinit_overlap": ["gradinit_overlap_0", "gradinit_overlap_1"],
         "gradinit_free": list(FREE),
@@ -50,7 +50,7 @@ def variants(own: Mapping[str, Any], group: str) -> list[str]:
 
 
 def method_of(name: str) -> str | None:
-    """The method of INITIALISATIONS behind the name of an initialisation; None if the network keeps its own start."""
+    """The key of INITIALISATIONS for the name of an initialisation; None if the network keeps its constructor's weights."""
     for method in FIRST_WORDS:
         if name == method or name.startswith(f"{method}_"):
             return method
@@ -58,17 +58,17 @@ def method_of(name: str) -> str | None:
 
 
 def modules_of(method: str | None, own_start: str) -> list[str]:
-    """The module of a method; none for ``own_start``, which the network's constructor draws."""
+    """The module of a method; none for ``own_start``, the initialisation that the network's constructor uses."""
     return [] if method in (None, own_start) else [INITIALISATIONS[method].partition(":")[0]]
 
 
 def iterations_of(method: str | None, own: Mapping[str, Any]) -> int | None:
-    """The number of iterations; None for a method that does not iterate, so that it does not depend on the number."""
+    """The number of iterations; None for a method that takes no number, so its settings do not depend on it."""
     return own["iterations"] if method in SCALED else None
 
 
 def arguments_for_images(own: Mapping[str, Any], network: str, name: str) -> dict[str, Any]:
-    """The arguments of the method behind ``name`` for a network on images."""
+    """The arguments of the initialisation ``name`` for an image network."""
     initialise, train = own["initialise"], own["train"]
     method = method_of(name)
     if method == "gradinit":
@@ -112,7 +112,7 @@ def _gradinit(own: Mapping[str, Any], network: str, name: str) -> dict[str, Any]
 
 
 def arguments_for_translation(own: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The arguments of the method behind ``name`` for the Transformer."""
+    """The arguments of the initialisation ``name`` for the Transformer."""
     translation = own["translation"]
     if name.startswith("gradinit"):
         optimizer = "sgd" if name.endswith("_sgd") else "adam"

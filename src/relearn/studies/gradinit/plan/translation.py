@@ -1,4 +1,4 @@
-"""The runs on translation: initialisations of the Post-LN Transformer, trainings from each of them, and gradients."""
+"""The runs on translation: initialisations of the Post-LN Transformer, training from each of them, and gradient measurements."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
 
 
 def _trained(translation: Mapping[str, Any]) -> Iterator[str]:
-    """Trainings as network/initialisation/recipe: the listed ones, then those of the grid of figure 4.3."""
+    """Names of training runs, network/initialisation/recipe: those listed, then those of the grid of figure 4.3."""
     grid = translation["grid"]
     yield from translation["runs"]
     for start in grid["runs"]:
@@ -89,12 +89,12 @@ def _trained(translation: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _cell(name: str) -> dict[str, str]:
-    """The labels in the name of a start (network/initialisation) or of a training (with /recipe)."""
+    """The labels in the name of an initialisation (network/initialisation) or of a training run (with /recipe)."""
     return dict(zip(("network", "initialisation", "recipe"), name.split("/")))
 
 
 def _method(name: str) -> str | None:
-    """FixUp of a Transformer is a form of T-FixUp."""
+    """The method for the name of an initialisation; for a Transformer, FixUp is implemented as a form of T-FixUp."""
     method = method_of(name)
     return "t_fixup" if method == "fixup" else method
 
@@ -122,8 +122,8 @@ def _train(own: Mapping[str, Any], recipe: str) -> dict[str, Any]:
     """Settings of `train_translation`.
 
     The name of a recipe gives the optimiser, the warm-up if there is one, and in the grid of figure 4.3 the learning rate
-    and beta2: ``radam_warmup``, ``sgd``, ``adam_lr0.0005_b0.98``. ``adam_short_warmup`` has fewer warm-up steps, and a lower rate:
-    at the rate of the others it fails (section 4.3.2).
+    and beta2: ``radam_warmup``, ``sgd``, ``adam_lr0.0005_b0.98``. ``adam_short_warmup`` has fewer warm-up steps and a lower
+    learning rate, because it fails at the rate of the other recipes (section 4.3.2).
     """
     train, beam = own["translation"]["train"], own["translation"]["beam"]
     words = recipe.split("_")

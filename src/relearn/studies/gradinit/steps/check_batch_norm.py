@@ -1,6 +1,8 @@
-"""Check equations 4.5 to 4.7 of zhu2022 against autograd: the variance of the gradient behind batch normalisation.
+"""Check equations 4.5 to 4.7 of zhu2022 against autograd.
 
-Settings: draws (random draws of each case). No inputs. Output: cases.csv, with the columns of
+The equations give the variance of a gradient backpropagated through batch normalisation.
+
+Settings: draws (number of random draws per case). No inputs. Output: cases.csv, with the columns of
 :data:`relearn.measures.batch_norm_gradient.COLUMNS`.
 """
 

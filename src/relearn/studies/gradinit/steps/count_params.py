@@ -1,6 +1,8 @@
-"""Count the parameters of the networks of zhu2022, tables 4.4 and 4.5, at their published width and depth.
+"""Count the parameters of the networks of zhu2022, tables 4.4 and 4.5.
 
-Settings: networks (names of ``relearn.models.MODELS``; every published one if left out). No inputs. Output: counts.csv, with
+The networks have their published width and depth.
+
+Settings: networks (names of ``relearn.models.MODELS``; default: every published network). No inputs. Output: counts.csv, with
 the columns of :data:`relearn.measures.parameter_counts.COLUMNS`.
 """
 

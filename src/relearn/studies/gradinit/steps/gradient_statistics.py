@@ -1,12 +1,14 @@
-"""Measure the gradients of a network before training: the size of every parameter tensor, and the mean and deviation of its
-gradient over minibatches (zhu2022, figures 4.1 and 4.4 to 4.10).
+"""Measure the gradients of a network before training.
+
+For every parameter tensor, the step measures its magnitude and the mean and standard deviation of its gradient over minibatches
+(zhu2022, figures 4.1 and 4.4 to 4.10).
 
 Settings: task (images | folder | translation) with the settings of that task, batches, and batch_size (images) or max_tokens
 (translation). Inputs: data, network. Output: layers.csv, with the columns of
 :data:`relearn.measures.gradient_statistics.COLUMNS`; an absent value is an empty cell.
 
-Networks with the same label `network` see the same minibatches, whatever their initialisation, so that they can be compared.
-A run in which a gradient is not finite ends as `diverged`, with empty cells for it.
+Runs with the same label `network` use the same minibatches, whatever the initialisation, so they can be compared.
+If a gradient is not finite, the run ends as `diverged` and the corresponding cells are empty.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ NEEDS_TORCH = True
 
 
 def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
-    """See the module. Gradients are in single precision, whatever ``precision`` is."""
+    """See the module. Gradients are always computed in single precision; ``precision`` has no effect."""
     from relearn.measures.gradient_statistics import COLUMNS, gradient_statistics
     from relearn.runs.console import Progress
     from relearn.steps.tasks import open_task
@@ -55,7 +57,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
 
 
 def _summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Totals, means over tensors, and the deviation of the first convolution over that of the last (section 4.3.1.2)."""
+    """Totals, means over tensors, and the ratio of the first to the last convolution's standard deviation (section 4.3.1.2)."""
     ratios = [row["relative_std"] for row in rows if row["relative_std"] is not None]
     found: dict[str, float] = {
         "tensors_count": len(rows),

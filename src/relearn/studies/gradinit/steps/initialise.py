@@ -1,14 +1,14 @@
-"""Initialise a network by GradInit or by one of the methods that it is compared with.
+"""Initialise a network by GradInit or by a baseline method.
 
 Settings: task, network, method (a name of ``relearn.methods.INITIALISATIONS``; null keeps the weights that the network's
 constructor draws), arguments of the method, iterations, and batch_size (images) or max_tokens (translation). Input: data.
 Output: weights.safetensors, scales.csv, history.csv.
 
-initialise_s is CPU time of this process on a CPU and the device's time on a GPU. constraint_frac is the share of iterations in which the
-norm of the gradient was above its bound, so that it was descended instead of the loss after a step. tau_iterations is tau times T, about
-how far a factor can move.
+initialise_s is CPU time of this process on a CPU and device time on a GPU. constraint_frac is the share of iterations in which the norm
+of the gradient exceeded its bound and was minimised instead of the loss after a step. tau_iterations is tau times the number of
+iterations, roughly the distance that a factor can move.
 
-All methods begin with the same random weights for the same network and seed, so that their results can be paired.
+For the same network and seed, all methods start from the same random weights, so their results can be paired.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             arguments |= {"checkpoint": Checkpoint(run.work / "scales"), "checkpoint_every": CHECKPOINT_EVERY}
         if method in ("gradinit", "extra_epoch"):
             arguments["precision"] = precision
-        if method == "extra_epoch":  # as `train_from_init` trains
+        if method == "extra_epoch":  # as in `train_from_init`
             arguments |= {"steps": task.steps_per_epoch(size), "decay": "no_norm"}
         clock = Clock(device)
         clock.start()
         done: Initialised = Initialised()
-        if method not in (None, task.own_start):  # the constructor draws the published start
+        if method not in (None, task.own_start):  # the constructor already draws `own_start`
             done = load(INITIALISATIONS, method)(model, task.loss, batches, seed=seed, **arguments)
         clock.stop()
     after = _loss_and_norm(model, task.loss, probe)
@@ -105,7 +105,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
 
 def _search(settings: dict, done: Initialised) -> dict[str, float]:
-    """How many iterations descended the norm because it was above its bound, their share, and how far a factor could get."""
+    """Number and share of iterations that minimised the gradient norm because it exceeded its bound, and tau times iterations."""
     found = {"constraint_count": float(sum(row.get("kind") == "constraint" for row in done.history))}
     if done.history and settings["arguments"].get("gamma"):
         found["constraint_frac"] = found["constraint_count"] / len(done.history)
@@ -133,7 +133,7 @@ def _loss_and_norm(model: nn.Module, loss: Any, batch: Sequence[Any]) -> tuple[f
 
 
 def _peak_memory(device: str) -> float:
-    """Return the peak memory so far, bytes: allocated by torch on a GPU, resident in this process elsewhere.
+    """Return the peak memory so far, in bytes: allocated by torch on a GPU, otherwise resident memory of this process.
 
     The difference between the end and the beginning of the step is due to data, network and initialisation.
     """

@@ -1,11 +1,13 @@
-"""Prepare a corpus: load it (downloaded if necessary), learn a joint vocabulary on the training part, and store it as ids.
+"""Load a translation corpus, learn its vocabulary, and store the sentence pairs as ids.
+
+The corpus is downloaded if necessary. The joint vocabulary is learned from the training part.
 
 Settings: dataset (a name of ``relearn.data.CORPORA``), vocabulary (ids), max_length (ids; longer training pairs are left out),
-train_pairs and test_pairs (0: all; test_pairs holds for the validation and the test part). No inputs. The environment variable
-RELEARN_MIRROR names a folder with local data sets, one folder each, e.g. ``$RELEARN_MIRROR/multi30k``.
+train_pairs and test_pairs (0: all; test_pairs applies to both the validation and the test part). No inputs. The environment variable
+RELEARN_MIRROR names a folder with one subfolder per local data set, e.g. ``$RELEARN_MIRROR/multi30k``.
 Output: corpus.safetensors (see ``relearn.data.corpus``).
-Metrics: pairs of each part, ids of the vocabulary, mean and largest length of a sentence in ids (without bos and eos), fraction
-of unknown ids, source sentences of validation and test that also occur in training.
+Metrics: number of pairs of each part, size of the vocabulary, mean and largest sentence length in ids (without bos and eos), fraction
+of unknown ids, number of source sentences of validation and test that also occur in training.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Train an image network from initial weights of `initialise`, and test it after every epoch.
+"""Train an image network from the weights of `initialise` and test it every epoch.
 
 Settings: the recipe, i.e. optimizer, lr, momentum, weight_decay, batch_size, epochs or steps, clip_norm and mixup (null turns
 either off), scalars (true: each weight has a scalar factor that is trained with it), test_images (0: all), augmentation.
 `task: folder` (ImageNet, images decoded from class folders) also takes size, schedule and milestones (in epochs).
-Inputs: data, start. Output: history.csv with a row per epoch; with ``steps`` at most ten rows, of which the last has an accuracy.
+Inputs: data, start. Output: history.csv with one row per epoch; with ``steps`` at most ten rows, the last of which has an accuracy.
 
-epoch_s is the time of an epoch without its evaluation: CPU time of this process on a CPU, the device's on a GPU.
+epoch_s is the time of an epoch without its evaluation: CPU time of this process on a CPU, device time on a GPU.
 
-The learning rate follows a cosine to 0 unless a schedule is given. A training of ``steps`` keeps it constant, because in the
-published runs of 200 epochs the cosine barely changes it within the first epoch. As in the released code, normalisation
-layers have no weight decay, and biases and scalars of FixUp's networks have a tenth of the learning rate.
+The learning rate follows a cosine schedule to 0 unless a schedule is given. With ``steps`` it is constant, because in the
+published runs of 200 epochs the cosine barely changes the rate within the first epoch. As in the released code, normalisation
+layers have no weight decay, and biases and scalars of FixUp networks have a tenth of the learning rate.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     def evaluate(net: Any) -> dict[str, float]:
         with torch.no_grad():
             logits = net.head(embed(net, test_images, precision=precision)).cpu()
-        # The last step can break the network before a loss shows it; then there is no accuracy.
+        # The last step can make the outputs non-finite before any loss shows it; then there is no accuracy.
         return {"test_accuracy_frac": accuracy(logits, test_labels)} if logits.isfinite().all() else {}
 
     steps, epochs = settings["steps"], settings["epochs"]
@@ -106,7 +106,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         metrics["accfinal_frac"] = tested[-1]
     if epochs and rows and "test_accuracy_frac" in rows[0]:
         metrics["acc1_frac"] = rows[0]["test_accuracy_frac"]
-    if epochs and rows and clock.steps:  # of this process only, if an earlier one was killed
+    if epochs and rows and clock.steps:  # measured in this process only, even if the run was resumed
         metrics["epoch_s"] = clock.spent / clock.steps * task.steps_per_epoch(size)
     if rows:
         metrics |= {"loss_first_nats": rows[0]["loss"], "train_loss_nats": rows[-1]["loss"]}

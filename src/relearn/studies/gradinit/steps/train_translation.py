@@ -1,4 +1,6 @@
-"""Train a translation network from initial weights of `initialise`, without changes to its architecture, and measure its BLEU.
+"""Train a translation network from the weights of `initialise` and measure its BLEU.
+
+The architecture of the network is unchanged.
 
 Settings: the recipe, i.e. optimizer, lr, betas (not for sgd), momentum (of sgd; default 0.9, not stated in the paper),
 weight_decay, clip_norm (null: no clipping), schedule, steps, schedule_steps (length of the schedule, even if ``steps`` ends
@@ -7,8 +9,8 @@ last at the end), beam, length_penalty, factor and extra (a source of n units gi
 (first pairs of the test part; 0: all). Inputs: corpus, start.
 Output: history.csv (epoch, step, loss, lr, valid_loss, bleu), hypotheses.txt (the translations with the best BLEU).
 
-As in the paper, the best BLEU during training counts. The paper measures it every epoch and does not state the part; here it
-is the test part. valid_loss is the cross entropy without smoothing, nats per token, of the whole validation part.
+As in the paper, the best BLEU during training counts. The paper measures BLEU every epoch but does not state on which part; we use
+the test part. valid_loss is the cross entropy without label smoothing on the whole validation part, in nats per token.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     source = TokenBatches(corpus.pairs("train"), max_tokens=settings["max_tokens"], device=device)
     valid = whole(corpus, "valid", settings["max_tokens"], device)
     references = corpus.texts("test")[: settings["test_pairs"] or None]
-    best = run.work / "best.json"  # survives a kill, as the checkpoint does
+    best = run.work / "best.json"  # survives an interruption, like the checkpoint
 
     def evaluate(net: Any) -> dict[str, float]:
         outputs = translations(net, corpus, len(references), settings, device, precision)

@@ -1,8 +1,8 @@
 """Predicates of kim2020 by the ids of claims.yaml, and the conditions under which a comparison is underpowered.
 
-A comparison needs at least 3 seeds, and some depth and recipe of each attention with a test NLL below that of the
-bigram model of the training text (``bigram_nats`` of `prepare_ptb_lines`). A network whose attention does nothing can
-learn the bigrams, so a network that is no better allows no statement about its attention.
+A comparison needs at least 3 seeds. For each attention, some depth and recipe must reach a test NLL below that of the
+bigram model of the training text (``bigram_nats`` of `prepare_ptb_lines`). A network can learn the bigrams even if its
+attention does nothing, so a network that is no better than the bigram model says nothing about its attention.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Reasons: too few seeds, or an attention without a model that is better than the bigram model."""
+    """The reasons why a comparison is underpowered: too few seeds, or an attention that never beats the bigram model."""
     seeds = len(comparison.seeds)
     reasons = [] if seeds >= MIN_SEEDS else [f"{seeds} seed{'s' * (seeds > 1)}, needs {MIN_SEEDS}"]
     floor = trained.bigram(evidence)
@@ -46,7 +46,7 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
 
 
 def _best(evidence: Evidence, attention: str) -> float | None:
-    """The lowest mean over seeds that a depth and recipe reach with this attention."""
+    """The lowest mean NLL over seeds among all depths and recipes of this attention."""
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for run in select(evidence.runs, {"step": "train_char_lm", "attention": attention}):
         value = run.metrics.get(METRIC)

@@ -1,6 +1,6 @@
-"""Predicates of kim2020 that compare no trained models: bounds, growth, inversion, cost.
+"""Predicates of kim2020 that do not compare trained models: bounds, growth, inversion, cost.
 
-An exact claim is checked case by case; it is ``reproduced`` only where the runs have the published size.
+An exact claim is checked case by case; it is ``reproduced`` only if the runs have the published size.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from relearn.report.runs import Run, select
 from relearn.report.statistics import log_slope
 
 FIGURE_2: Where = {"step": "lipschitz_lower_bound", "suite": "fig2", "attention": "l2_tied", "p": "inf"}
-LEAST, MOST, STARTS = 100, 1000, 50  # N and the starts for each N in figure 2
-WITHIN = 0.15  # of the slope of the bound
-GROWTH = 1000  # between the smallest and the largest spread of inputs on which a norm grows without limit
-ROUNDING = 1e-9  # relative; the norms are of float64
+LEAST, MOST, STARTS = 100, 1000, 50  # smallest N, largest N and number of starts per N in figure 2
+WITHIN = 0.15  # relative tolerance of the slope
+GROWTH = 1000  # required ratio of the largest to the smallest spread of the inputs of a growing norm
+ROUNDING = 1e-9  # relative; the norms are computed in float64
 CS = (0.5, 0.7, 0.9)
-INVERTED, LOST = 1e-4, 1e-1  # largest reconstruction error
-MORE_COST = 0.25  # of the time of dot-product attention
+INVERTED, LOST = 1e-4, 1e-1  # thresholds of the largest reconstruction error
+MORE_COST = 0.25  # relative to the time of dot-product attention
 LAYERS = (1, 2, 3, 4, 5)
-TRAINED = {"dim": 512, "heads": 8}  # of the published language models
+TRAINED = {"dim": 512, "heads": 8}  # sizes of the published language models
 TIMED = {**TRAINED, "batch_size": 64}
 
 
 def dp_not_lipschitz(evidence: Evidence) -> Finding:
-    """Every case of theorem 3.1 holds, and the best ascents of figure 8 still grow in their second half.
+    """Every case of theorem 3.1 holds, and the norm still grows in the second half of the best ascents of figure 8.
 
-    An ascent oscillates, so the largest norm of each half is compared. Figure 8 is of trained weights; random
-    ones stand in where there are no others, and then it is not at full size.
+    An ascent oscillates, so the largest norms of the two halves are compared. Figure 8 uses trained weights. Random weights
+    replace them if no trained ones are available; the check is then not at full size.
     """
     parts, missing = _constructions(
         evidence, "theorem_3_1", "theorem 3.1: growth with the spread of the inputs"
@@ -58,7 +58,7 @@ def dp_not_lipschitz(evidence: Evidence) -> Finding:
 
 
 def _halves(run: Run) -> tuple[float, float]:
-    """The largest norm of the best start in the first and in the second half of its steps."""
+    """The largest norms of the best start in the first and in the second half of its steps."""
     rows = [row for row in run.rows("curve.csv") if row["value"] is not None]
     best = min((row["rank"] for row in rows), default=None)
     line = [(float(row["step"]), float(row["value"])) for row in rows if row["rank"] == best]
@@ -68,7 +68,7 @@ def _halves(run: Run) -> tuple[float, float]:
 
 
 def l2_bound_holds(evidence: Evidence) -> Finding:
-    """Every optimised norm of figure 2 is at most the bound of its N."""
+    """Every optimised norm of figure 2 is at most the bound for its N."""
     runs = [run for run in _with("ascents.csv", select(evidence.runs, FIGURE_2)) if run.metrics.get("bound")]
     ratios = [
         (_number(row["value"]) / float(run.metrics["bound"] or math.nan), run)
@@ -103,10 +103,10 @@ def _p_two(evidence: Evidence) -> list[str]:
 
 
 def bound_is_tight(evidence: Evidence) -> Finding:
-    """In figure 2 the slope of the best lower bound against log N is within 15% of the slope of the bound.
+    """In figure 2 the slope of the best lower bound against log N is within 15% of the slope of the upper bound.
 
-    Both are straight lines through all N from 100 to 1000 by least squares. Beside it: the slope of the
-    structured lower bound, which no ascent found.
+    Both slopes come from least-squares lines through all N from 100 to 1000. In addition, a note gives the slope of the
+    structured lower bound, which comes from a construction instead of an ascent.
     """
     runs = [run for run in select(evidence.runs, FIGURE_2) if LEAST <= int(run.labels["length"]) <= MOST]
     lines = {name: _best(runs, name) for name in ("bound", "largest", "structured")}
@@ -132,7 +132,7 @@ def bound_is_tight(evidence: Evidence) -> Finding:
 
 
 def _best(runs: Iterable[Run], metric: str) -> dict[int, float]:
-    """The largest value of a metric over the runs, by N; every run's value is a valid lower bound."""
+    """The largest value of a metric over the runs, by N; the maximum is allowed because every run gives a valid lower bound."""
     found: dict[int, float] = {}
     for run in runs:
         value, length = run.metrics.get(metric), int(run.labels["length"])
@@ -142,7 +142,7 @@ def _best(runs: Iterable[Run], metric: str) -> dict[int, float]:
 
 
 def _whole_figure(runs: Sequence[Run]) -> bool:
-    """N from 100 to 1000, H = D = 1 with weights 1, at least 50 starts for each N."""
+    """Whether figure 2 has its published size: N from 100 to 1000, H = D = 1 with weights 1, at least 50 starts for each N."""
     lengths = {int(run.labels["length"]) for run in runs}
     sized = all(_sized(run, {"dim": 1, "heads": 1}) and run.labels["weights"] == "identity" for run in runs)
     started = all((run.settings.get("starts") or 0) >= STARTS for run in runs)
@@ -150,11 +150,11 @@ def _whole_figure(runs: Sequence[Run]) -> bool:
 
 
 def invertible(evidence: Evidence) -> Finding:
-    """In figure 3, x + c f(x) is inverted to 1e-4 for tied L2 at every stated c, but not to 1e-1 for dot products.
+    """In figure 3, at every stated c, inverting x + c f(x) has an error below 1e-4 for tied L2 and above 1e-1 for dot products.
 
-    The largest error over the inputs after the last iteration; one that is not finite is infinite. Figure 6 is
-    noted and does not decide: neither its sizes nor its c can be read from the paper. Nor do the errors for inputs
-    of other ranges, on which the claim hangs for dot product: the paper does not state its own.
+    The error is the largest over the inputs after the last iteration; a non-finite error counts as infinite. Two results are
+    noted but do not decide: figure 6, because its sizes and its c cannot be read from the paper, and the errors for inputs
+    of other ranges. The dot-product part of the claim depends on the range of the inputs, which the paper does not state.
     """
     parts, missing = [], []
     for attention, title, least in (
@@ -181,7 +181,7 @@ def _inversions(evidence: Evidence, suite: str, attention: str) -> list[Run]:
 
 
 def _last_errors(run: Run) -> dict[float, float]:
-    """By c, the largest error after the last iteration."""
+    """The largest error after the last iteration, by c."""
     found = {}
     for row in sorted(run.rows("errors.csv"), key=lambda row: row["iteration"]):
         found[float(row["c"])] = _number(row["error_max"])
@@ -215,15 +215,15 @@ def _other_sizes(evidence: Evidence, attention: str, least: bool) -> list[str]:
 
 
 def untied_not_lipschitz(evidence: Evidence) -> Finding:
-    """Every case of lemma F.1's construction holds: the norm grows with W^Q != W^K, and does not if they are tied."""
+    """Every case of lemma F.1's construction holds: the norm grows if W^Q != W^K, and does not grow if they are tied."""
     return Finding(*_constructions(evidence, "lemma_f_1", "lemma F.1: growth on the construction"))
 
 
 def _constructions(evidence: Evidence, protocol: str, name: str) -> tuple[list[Exact], list[str]]:
     """The cases of one protocol of `check_theorems`.
 
-    They refute a general statement, which one size of layer does. What has to be whole is the growth: inputs whose spreads lie
-    at least :data:`GROWTH` apart.
+    The cases refute a general statement, so a layer of any size suffices. Full size only requires enough growth: the largest and the
+    smallest spread of the inputs must differ by a factor of at least :data:`GROWTH`.
     """
     runs = _with("cases.csv", select(evidence.runs, {"step": "check_theorems", "protocol": protocol}))
     rows = [row for run in runs for row in run.rows("cases.csv")]
@@ -236,10 +236,10 @@ def _constructions(evidence: Evidence, protocol: str, name: str) -> tuple[list[E
 
 
 def same_cost(evidence: Evidence) -> Finding:
-    """A training step with L2 (untied, tied, contractive) takes the time of one with dot products, within 25%.
+    """The time of a training step with L2 attention (untied, tied, contractive) is within 25% of that with dot products.
 
-    At every depth of table 1 that was run; at full size with all five at the published width and batch. That
-    no tensor of size N x N x D is made is held by the layer's own tests, not by these runs.
+    This must hold at every depth of table 1 that was run. The check is at full size if all five depths were run with the published
+    width and batch size. These runs do not check that no tensor of size N x N x D is created; the tests of the layer do.
     """
     parts, missing = [], []
     for attention in ("l2", "l2_tied", "contractive"):

@@ -1,7 +1,7 @@
-"""Which recipe of a language model counts, where several were run: the one of the lowest validation NLL.
+"""Selects the recipe of a language model that counts if several were run: the one with the lowest validation NLL.
 
-The paper tunes on the validation set and reports test numbers; choosing by the test number would flatter the
-models that were run with more recipes.
+The paper tunes on the validation set and reports test results. Selecting by the test result would favour models
+that were run with more recipes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CHOSEN_BY = "valid_nll_best_nats"
 
 
 def validation(runs: Iterable[Run]) -> dict[str, float]:
-    """By recipe, the mean over seeds of the best validation NLL; a run without this number does not count."""
+    """The mean over seeds of the best validation NLL, by recipe; runs without this metric are ignored."""
     found: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         value = run.metrics.get(CHOSEN_BY)
@@ -25,7 +25,7 @@ def validation(runs: Iterable[Run]) -> dict[str, float]:
 
 
 def best(runs: Iterable[Run]) -> tuple[str, list[Run]]:
-    """The recipe of the lowest mean and its runs; all runs, and no name, where none has a number."""
+    """The recipe with the lowest mean and its runs; if no run has the metric, an empty name and all runs."""
     runs = list(runs)
     means = validation(runs)
     if not means:

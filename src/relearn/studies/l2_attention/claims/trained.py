@@ -1,8 +1,8 @@
-"""The predicates of kim2020 over trained language models: NLL (negative log-likelihood) in nats a character.
+"""The predicates of kim2020 on trained language models: NLL (negative log-likelihood) in nats per character.
 
-Where a model was trained with several recipes, the one of the lowest validation NLL counts, as the paper tunes
-them. The NLL compared is the paper's, the best on the test set along training; beside it stands the one at the
-step of the best validation NLL, which was not chosen on the test set.
+If a model was trained with several recipes, the one with the lowest validation NLL counts, because the paper tunes
+them. As in the paper, the best test NLL during training is compared. The test NLL at the step with the best validation NLL,
+which is not selected on the test set, is shown in addition.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ NAMES = {
     "contractive": "contractive L2",
 }
 WARMUP, FIXED = "warmup_*", "fixed_*"
-SHALLOW = 5  # layers, up to which table 2 compares DP and L2
+SHALLOW = 5  # largest number of layers at which table 2 compares DP and L2
 TENTH, DEEPEST = (
     10,
     18,
-)  # layers: the deepest DP that trains at a fixed rate, and the deepest model of table 3
+)  # numbers of layers: the deepest DP model that trains at a fixed rate, and the deepest model of table 3
 MARGIN = 0.02  # nats
 
 
 def bigram(evidence: Evidence) -> float | None:
-    """The bigram NLL of the text; of several texts the lowest."""
+    """The bigram NLL of the text; the lowest if there are several texts."""
     runs = select(evidence.runs, {"step": "prepare_ptb_lines"})
     known = [value for run in runs if (value := run.metrics.get("bigram_nats")) is not None]
     return min(known, default=None)
 
 
 def language_runs(evidence: Evidence, attention: str, recipe: str) -> dict[int, list[Run]]:
-    """By number of layers, in order."""
+    """The training runs of an attention and recipe by number of layers, in ascending order."""
     found: dict[int, list[Run]] = defaultdict(list)
     for run in select(evidence.runs, {"step": "train_char_lm", "attention": attention, "recipe": recipe}):
         found[int(run.labels["layers"])].append(run)
@@ -57,7 +57,7 @@ def language_runs(evidence: Evidence, attention: str, recipe: str) -> dict[int, 
 def of(
     evidence: Evidence, attention: str, layers: int, recipe: str, metric: str = BEST
 ) -> tuple[str, Sample]:
-    """The recipe that counts and a metric of its trainings by seed; an empty sample where there is none."""
+    """The recipe that counts and a metric of its runs by seed; an empty sample if there are no runs."""
     name, runs = recipes.best(language_runs(evidence, attention, recipe).get(layers, []))
     if not runs:
         return "", Sample(attention, {}, ())
@@ -66,11 +66,11 @@ def of(
 
 
 def expressive(evidence: Evidence) -> Finding:
-    """Under the warm-up: L2 - DP below 0.02, tied L2 - L2 > 0, contractive L2 at its deepest - at 5 layers < 0.
+    """With warm-up: L2 - DP < 0.02, tied L2 - L2 > 0, and contractive L2 (deepest) - contractive L2 (5 layers) < 0.
 
-    "L2 matches DP" is read as "at most 0.02 nats worse": a lower NLL than DP's is no contradiction.
-    The first two are of each attention's best depth up to 5 layers, again by the validation NLL: depth by depth
-    the paper's own numbers differ by more than 0.02 (one layer). "Deepest" is the deepest that was run.
+    "L2 matches DP" is read as "less than 0.02 nats worse": an NLL below DP's does not contradict it. The first two comparisons
+    use each attention's best depth up to 5 layers, again by validation NLL, because at equal depth the paper's own
+    numbers differ by more than 0.02 (at one layer). "Deepest" is the deepest model that was run.
     """
     depth = {name: _best_depth(evidence, name) for name in ("dp", "l2", "l2_tied")}
     deepest = max((n for n in language_runs(evidence, "contractive", WARMUP) if n > SHALLOW), default=0)
@@ -109,7 +109,7 @@ def expressive(evidence: Evidence) -> Finding:
 
 
 def _best_depth(evidence: Evidence, attention: str) -> int:
-    """Up to 5 layers, the depth of the lowest validation NLL; 0 where nothing was run."""
+    """The depth with the lowest validation NLL, up to 5 layers; 0 if nothing was run."""
     means = {
         layers: min(recipes.validation(runs).values(), default=None)
         for layers, runs in language_runs(evidence, attention, WARMUP).items()
@@ -129,13 +129,15 @@ def _by_depth(evidence: Evidence, left: str, right: str) -> list[str]:
 
 
 def deeper_without_warmup(evidence: Evidence) -> Finding:
-    """At a fixed rate: every DP deeper than 10 layers fails, every tied and contractive L2 of 18 layers trains.
+    """At a fixed rate, every DP model deeper than 10 layers fails, and every tied and contractive L2 model of 18 layers trains.
 
-    A DP fails if none of its recipes ends with outcome ok (NLL below the unigrams') and a test NLL below that of the DP
-    of 10 layers of the same seed. An L2 trains if one of its recipes ends with outcome ok and a test NLL below the
-    bigrams': above it, its attention need not do anything. Both are shares over seeds, and
+    A DP model fails if none of its recipes ends with outcome ok (NLL below the unigram NLL) and a test NLL below that of the
+    10-layer DP model of the same seed. An L2 model trains if one of its recipes ends with outcome ok and a test NLL below the
+    bigram NLL; above it, its attention need not do anything. Both are measured as shares over seeds, and
     "every" allows one exception in twenty.
-    Beside them: the same of DP whose maps start in L2's range, and how the NLL changes from 10 layers to 18.
+
+    Shown in addition: the same for DP models whose maps are initialised in L2's range, and the change of the NLL from 10 to 18
+    layers.
     """
     parts: list[Comparison | None] = [
         level(
@@ -170,7 +172,7 @@ def deeper_without_warmup(evidence: Evidence) -> Finding:
 
 
 def _failures(evidence: Evidence, attention: str) -> Sample:
-    """By seed, the share of the depths beyond 10 at which this kind of DP fails; DP of 10 layers is the measure of both."""
+    """The share of depths above 10 at which this kind of DP fails, by seed; the reference is always plain DP with 10 layers."""
     runs = language_runs(evidence, attention, FIXED)
     _, tenth = of(evidence, "dp", TENTH, FIXED)
     shares, used = {}, list(tenth.runs)
@@ -192,10 +194,10 @@ def _below(run: Run, floor: float) -> bool:
 
 
 def _ended(evidence: Evidence, attention: str) -> Sample:
-    """By seed, 1 if a recipe at 18 layers ended with outcome ok and below the bigrams, 0 if none did."""
+    """For each seed, 1 if some recipe at 18 layers ended with outcome ok and an NLL below the bigram NLL, otherwise 0."""
     runs = language_runs(evidence, attention, FIXED).get(DEEPEST, [])
     floor = bigram(evidence)
-    limit = math.inf if floor is None else floor  # then the claim is underpowered for want of it
+    limit = math.inf if floor is None else floor  # without a bigram NLL the claim is underpowered anyway
     ended = {
         seed: float(any(_below(run, limit) for run in runs if run.seed == seed))
         for seed in sorted({run.seed for run in runs})
@@ -204,7 +206,7 @@ def _ended(evidence: Evidence, attention: str) -> Sample:
 
 
 def _outcomes(evidence: Evidence, attention: str) -> Sequence[str]:
-    """A line a depth: how many trainings there were, how many diverged, and the best test NLL."""
+    """One line per depth: the number of runs, how many diverged or stayed at the unigram NLL, and the best test NLL."""
     lines = []
     for layers, runs in language_runs(evidence, attention, FIXED).items():
         lost = sum(run.diverged for run in runs)

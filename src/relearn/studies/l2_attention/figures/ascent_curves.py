@@ -1,4 +1,4 @@
-"""kim2020, figure 8: the norm of the Jacobian along gradient ascent on the input; one panel per attention."""
+"""kim2020, figure 8: the norm of the Jacobian during gradient ascent on the input; one panel per attention."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLOUR = COLOURS["start"]
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per run, start and step, with the bound of the run, if it has one."""
+    """One row per run, start and step, with the run's bound if it has one."""
     return [
         dict(
             zip(
@@ -43,7 +43,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """One axis for all panels; the best start of each run thick, the others thin; a bound dashed."""
+    """Draw all panels with a shared vertical axis: the best start of each run thick, the others thin, and the bound dashed."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 
@@ -79,5 +79,5 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
 
 def _two_lines(title: str) -> str:
-    """``DP, trained``, broken at its comma."""
+    """Break a title such as ``DP, trained`` at its first comma."""
     return title.replace(", ", ",\n", 1)

@@ -1,4 +1,4 @@
-"""kim2020, figure 10: how the entries of inputs and outputs of an attention are distributed; one panel per attention."""
+"""kim2020, figure 10: distributions of the input and output entries of an attention layer; one panel per attention."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLOUR = {"input": COLOURS["start"], "output": COLOURS["gradinit"]}
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per run, side and bin, with its density (share of all counts over width) and the side's deviation."""
+    """One row per run, side and bin, with the bin's density (share of all counts / bin width) and the side's standard deviation."""
     return [
         dict(zip(FIELDS, (row.id, side, run.seed, *one, run.metrics.get(f"{side}_std"), run.folder)))
         for row in artefact.rows
@@ -45,7 +45,7 @@ def _bins(run: Run, side: str) -> list[tuple[float, float, int, float]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Densities as steps on the same axes in all panels; above each panel the two standard deviations."""
+    """Draw the densities as step curves, with shared axes; the title of each panel gives the two standard deviations."""
     from matplotlib.patches import Patch
     from seaborn import despine
 
@@ -75,11 +75,11 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
 
 def _widths(points: list[dict[str, Any]]) -> str:
-    """The standard deviations of both sides, of the first run."""
+    """The standard deviations of inputs and outputs in the first run."""
     said = {p["side"]: f"{p['side']}s: {p['std']:.3g}" for p in reversed(points) if p["std"] is not None}
     return "\n".join(f"σ of {said[side]}" for side in COLOUR if side in said)
 
 
 def _two_lines(title: str) -> str:
-    """``DP, trained``, broken at its comma."""
+    """Break a title such as ``DP, trained`` at its first comma."""
     return title.replace(", ", ",\n", 1)

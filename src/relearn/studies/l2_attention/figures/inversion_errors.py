@@ -14,12 +14,12 @@ from relearn.report.runs import Run, select
 
 FIELDS = ("panel", "length", "dim", "c", "iteration", "error", "low", "seeds", "runs")
 BARS = "lines: the largest error of all seeds; bands: down to the smallest"
-LEAST = 1e-17  # smaller errors are noughts of the arithmetic
-PLAIN = 3  # panels in a line that are drawn high
+LEAST = 1e-17  # smaller errors are zero within rounding
+PLAIN = 3  # most panels in a row for which the panels are drawn taller
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per attention, size, c and iteration: the largest error, over seeds too; infinite where it is not finite."""
+    """One row per attention, size, c and iteration: the largest error over inputs and seeds; non-finite errors are infinite."""
     found = []
     for row in artefact.rows:
         by_size: dict[tuple[int, int], list[Run]] = defaultdict(list)
@@ -45,7 +45,7 @@ def _lines(row: Row, size: tuple[int, int], runs: list[Run]) -> list[dict[str, A
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """One row of panels per N, with one panel per attention and D; all share the axis of errors."""
+    """One row of panels per N, with one panel per attention and D; all panels share the error axis."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 
@@ -69,7 +69,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                     empty(axes)
                     continue
                 for rank, (c, colour) in enumerate(colours.items()):
-                    width = max(1.2, 3.2 - rank)  # so that of equal lines all are seen
+                    width = max(1.2, 3.2 - rank)  # different widths keep coinciding lines visible
                     _curve(axes, [p for p in here if p["c"] == c], colour, width)
                 axes.set_yscale("log", nonpositive="mask")
                 axes.set_ylim(limits)

@@ -1,7 +1,7 @@
-"""kim2020, figures 2 and 7: bounds on the Lipschitz constant from above and below against the number of tokens.
+"""kim2020, figures 2 and 7: upper and lower bounds on the Lipschitz constant against the number of tokens.
 
-A row of the artefact is a series: ``lower`` has the best norms that an ascent found, every other row is the
-metric of its name. With the 2-norm the lower bounds lie so far below that they are shown once more alone.
+Each row of the artefact is a series: ``lower`` shows the best norms found by ascents, every other row shows the
+metric of the same name. For the 2-norm the lower bounds are so far below the upper ones that a second panel shows them alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIELDS = ("series", "length", "rank", "value", "seeds", "runs")
 LOWER = "lower"
 FROM_BELOW = (LOWER, "structured")
 TOP = 5
-NAMED = 6  # so many N are marked on their axis, each by its number
+NAMED = 6  # up to this number of lengths, each N has its own tick
 LOOK: dict[str, dict[str, Any]] = {
     LOWER: {"color": COLOURS["gradinit"], "marker": "o", "ls": "", "ms": 4.2, "alpha": 0.75},
     "structured": {"color": COLOURS["bullseye_polytope"], "marker": "D", "ls": "", "ms": 5.5, "mfc": "none"},
@@ -33,7 +33,7 @@ LOOK: dict[str, dict[str, Any]] = {
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per series, length and rank: of ``lower`` the five largest norms of all starts and seeds."""
+    """One row per series, length and rank; ``lower`` has the five largest norms over all starts and seeds."""
     found = []
     for row in artefact.rows:
         by_length: dict[int, list[Run]] = defaultdict(list)
@@ -56,7 +56,7 @@ def _values(row: Row, runs: list[Run]) -> list[float]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Log axis of N; the 2-norm has a log axis of its values too, and a second panel."""
+    """Draw the bounds with a logarithmic N axis; the 2-norm also has a logarithmic value axis and a second panel."""
     from seaborn import despine
 
     both = artefact.columns[0].panel["norm"] == "two"
@@ -99,7 +99,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
 
 def _lines(artefact: Artefact, points: list[dict[str, Any]]) -> list[tuple[str, str, dict[int, float]]]:
-    """Series that have points, with title and best value by N; of two equal bounds the first stands for both."""
+    """The series that have points, with title and best value by N; equal bounds are merged into the first."""
     found: list[tuple[str, str, dict[int, float]]] = []
     for row in artefact.rows:
         line = {p["length"]: p["value"] for p in points if p["series"] == row.id and p["rank"] == 1}

@@ -1,4 +1,4 @@
-"""kim2020, figures 4, 9 and 11: NLL of the language models along training; one panel per attention, one line per depth."""
+"""kim2020, figures 4, 9 and 11: NLL of the language models during training; one panel per attention, one line per depth."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from relearn.studies.l2_attention.claims import recipes
 
 FIELDS = ("panel", "series", "step", "nll", "low", "high", "seeds", "diverged", "recipe", "runs")
 BARS = "bands: lowest to highest seed"
-#: drawn in every panel: cross entropies of the record of the text, by name of the metric without "_nats"
+#: reference lines in every panel: cross entropies from the record of the text, by metric name without "_nats", with dash patterns
 FLOORS = {"unigram": (0, (6, 3)), "bigram": (0, (1.5, 2))}
 PAPER = "paper"
-TOP = 1.3  # of the greatest floor: where the axis ends, if there is one
-MARKERS = "osD^v"  # in turn, for the colours of neighbouring depths are alike
-FEW = 12  # evaluations that are marked
+TOP = 1.3  # upper end of the axis as a multiple of the highest reference line, if there is one
+MARKERS = "osD^v"  # used in turn, because the colours of neighbouring depths are similar
+FEW = 12  # up to this number of evaluations, each has a marker
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per attention, depth and step: mean over seeds, of the recipe that counts; then floors and what is printed.
+    """One row per attention, depth and step with the mean over seeds for the recipe that counts, then reference and printed values.
 
-    A training that diverged before its first evaluation has one row without a number, so that it is named.
+    A run that diverged before its first evaluation has one row without a number, so that the figure can name it.
     """
     found = []
     for row in artefact.rows:
@@ -72,7 +72,7 @@ def _floors(evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _printed(artefact: Artefact) -> list[dict[str, Any]]:
-    """The published values, each with its row of the artefact."""
+    """The published values, one row each, assigned to a row of the artefact."""
     found = []
     for line in artefact.stated:
         source = artefact.published["paper"]
@@ -87,7 +87,7 @@ def _printed(artefact: Artefact) -> list[dict[str, Any]]:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """All panels share an axis; the depths that diverged are named above the panel, where no curve covers them."""
+    """Draw all panels with a shared NLL axis; diverged depths are named above the panel, where no curve covers the text."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 
@@ -144,9 +144,9 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
 
 def _limits(curves: list[dict[str, Any]], floors: list[float], printed: list[float]) -> tuple[float, float]:
-    """Axis limits cover all converged runs and the floors, so that an exploding curve does not hide the rest.
+    """Axis limits for the curves without diverged runs and for the reference lines, so that exploding curves do not hide the rest.
 
-    They cover a printed value where that does not leave most of the axis empty.
+    The limits include a printed value unless that would leave most of the axis empty.
     """
     drawn = [p for p in curves if p["step"] is not None]
     sound = [p for p in drawn if not p["diverged"]] or drawn
@@ -174,7 +174,7 @@ def _curve(axes: Any, points: list[dict[str, Any]], colour: Any, marker: str, ti
 
 
 def _lost(points: list[dict[str, Any]]) -> str:
-    """``12, 14 layers diverged``."""
+    """The diverged depths, e.g. ``12, 14 layers diverged``; "" if there are none."""
     lost = [
         depth
         for depth in dict.fromkeys(p["series"] for p in points)

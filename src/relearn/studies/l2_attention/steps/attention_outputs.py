@@ -1,6 +1,8 @@
-"""attention_outputs: the distribution of an attention layer's inputs and outputs (kim2020, figure 10).
+"""attention_outputs: measure the distribution of an attention layer's inputs and outputs.
 
-Settings: attention, weights (random, or trained with the input `network`), length, dim, heads, batch, bins.
+Source: kim2020, figure 10.
+
+Settings: attention, weights (random | trained; trained needs the input `network`), length, dim, heads, batch, bins.
 Output: histogram.csv, see :mod:`relearn.measures.attention_cases.outputs`.
 Metrics: input_std, output_std, input_range, output_range, output_range_over_input_range, entries_count.
 """

@@ -1,4 +1,6 @@
-"""check_theorems: what kim2020 proves of dot-product and L2 attention, case by case without training.
+"""check_theorems: check kim2020's theorems on dot-product and L2 attention case by case.
+
+Nothing is trained.
 
 ============  =================================  ====================================================================
 protocol      further settings                   columns of cases.csv
@@ -9,13 +11,13 @@ masks         lengths, dims, heads, spreads      appendix G: :mod:`relearn.measu
 dropout       keep, lengths, dims                appendix H: :mod:`relearn.measures.attention_cases.dropout`
 ============  =================================  ====================================================================
 
-Metrics besides those of :mod:`relearn.steps.theorem_cases`:
+Metrics in addition to those of :mod:`relearn.steps.theorem_cases`:
 
-- theorem_3_1: dp_growth_ratio and dp_bias_growth_ratio (least over sizes of the norm at the largest spread over that at the smallest),
-  dp_norm_max, tied_share_max (largest norm over its bound), formula_error_frac;
+- theorem_3_1: dp_growth_ratio and dp_bias_growth_ratio (norm at the largest spread / norm at the smallest spread, minimum over sizes),
+  dp_norm_max, tied_share_max (largest ratio of a norm to its bound), formula_error_frac;
 - lemma_f_1: l2_growth_ratio, l2_norm_max, tied_share_max, formula_error_frac;
-- masks: hidden_norm_max (of masks that hide a token from itself), visible_share_max (of the others, rows over their own bounds);
-- dropout: inverted_norm_max and binary_norm_max in training.
+- masks: hidden_norm_max (for masks that hide a token from itself), visible_share_max (for the others: norm of a block row / its bound);
+- dropout: inverted_norm_max and binary_norm_max, both in training mode.
 """
 
 from __future__ import annotations

@@ -1,18 +1,20 @@
-"""invert_residual: fixed-point inversion x <- y - c f(x) of y = x + c f(x), with f self-attention (kim2020, figures 3, 5 and 6).
+"""invert_residual: invert y = x + c f(x), with f self-attention, by the iteration x <- y - c f(x).
+
+Source: kim2020, figures 3, 5 and 6.
 
 Settings: attention (dp | l2 | l2_tied | contractive), weights (random | trained), length, dim, heads, batch (sequences), c (a list),
-iterations. Input: network, if weights is trained. Random inputs and weights, and what the paper leaves open:
+iterations. Input: network, if weights is trained. For the random inputs and weights, and for details that the paper does not state, see
 :mod:`relearn.studies.l2_attention.steps.layer_under_test`.
 
 Outputs:
-- errors.csv: c, iteration (0 is x = y), error_max and error_median over the sequences, residual_max. The error of a sequence is its largest
-  entry of |x_k - x|, in x's own units. A sequence that reaches an exact fixed point of the arithmetic stays there.
-- ranges.csv: spread, c, error_max after the last iteration for a few inputs from U[-spread, spread]: how much the result depends on the
-  range, which the paper does not state.
+- errors.csv: c, iteration (0 is x = y), error_max and error_median over the sequences, residual_max. The error of a sequence is the largest
+  entry of |x_k - x|, in the units of x. A sequence that reaches an exact fixed point in floating-point arithmetic stays there.
+- ranges.csv: spread, c, error_max after the last iteration for a few inputs from U[-spread, spread]. It shows how much the result depends
+  on the range of the inputs, which the paper does not state.
 
 Metrics: error_final_max and _min (over c, after the last iteration), converged_count (values of c with a final error below 1e-4), c_count,
-inputs_count; bound: a Lipschitz constant (p = inf) of f at this length if one is known; an inverse is guaranteed for c below its
-reciprocal.
+inputs_count; bound: a Lipschitz constant (p = inf) of f at this length, if one is known; the inverse is guaranteed to exist for c below
+its reciprocal.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ NEEDS_TORCH = True
 ERRORS = ("c", "iteration", "error_max", "error_median", "residual_max")
 RANGES = ("spread", "c", "error_max")
 SPREADS = (1.0, 3.0, 10.0, 30.0, 100.0)
-FEW = 8  # sequences for each other range
-INVERTED = 1e-4  # the claim's
+FEW = 8  # sequences per additional range
+INVERTED = 1e-4  # threshold of the claim
 
 
 def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
@@ -91,7 +93,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
 
 
 def _bound(layer: Any, length: int) -> dict[str, float]:
-    """Theorem 3.2 at p = inf, for the layers that it covers; what a contractive layer was scaled to."""
+    """The bound of theorem 3.2 at p = inf for tied layers; for a contractive layer, the constant to which it was scaled."""
     if getattr(layer, "contractive", None) == "inf":
         return {"bound": float(layer.scale)}
     if getattr(layer, "tied", False):

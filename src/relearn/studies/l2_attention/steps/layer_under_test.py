@@ -1,11 +1,12 @@
 """The attention layer that `invert_residual` and `attention_outputs` examine, and its inputs (kim2020, section 5.2).
 
-The paper states: one x_i = 0, the other tokens uniform at random, weights randomly initialised. It states neither the range nor the scale.
-We choose entries from U[-10, 10], the widest range in the paper (starts in appendix I), token 0 at zero, and the initial weights of the
-layers' constructors (Xavier-uniform, each map as a whole). L2-MHA is the tied layer with A_h of theorem 3.2, not divided by its bound; the
-untied layer behaves like dot-product attention. At ranges of 1 or less all of them are inverted; see `ranges.csv` of `invert_residual`.
+The paper states that one x_i is 0, the other tokens are uniformly random, and the weights are randomly initialised. It does not state the
+range of the inputs or the scale of the weights. We draw entries from U[-10, 10], the widest range in the paper (starting points in
+appendix I), set token 0 to zero, and use the initial weights of the layers' constructors (Xavier-uniform, each map as a whole). L2-MHA is
+the tied layer with A_h of theorem 3.2, not divided by its bound; the untied layer behaves like dot-product attention. For inputs in a range
+of 1 or less, all layers are inverted; see `ranges.csv` of `invert_residual`.
 
-All computations are in float64, because the final errors are far below the rounding of float32.
+All computations are in float64, because the final errors are far below the rounding error of float32.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ WEIGHTS = ("random", "trained")
 def layer_of(
     settings: Mapping[str, Any], inputs: Mapping[str, list[Path]], seed: int, device: str
 ) -> nn.Module:
-    """The layer in eval mode and float64: drawn, or the first of a trained language model (input `network`).
+    """The layer in eval mode and float64: randomly initialised, or the first layer of a trained language model (input `network`).
 
-    Drawn weights depend on attention, dim, heads and seed alone: they are the same at every length.
+    Random weights depend only on attention, dim, heads and seed, so they are the same for every length.
 
     Raises:
-        ValueError: another value of weights, trained weights without a file or of another size, or a model without attention.
+        ValueError: ``weights`` is not allowed, the file of trained weights is missing or has other sizes, or the model has no attention.
     """
     import torch
 
@@ -69,7 +70,7 @@ def zero_token_inputs(
 ) -> Tensor:
     """(count, length, dim) in float64: token 0 of each sequence is zero, all other entries U[-spread, spread].
 
-    The same numbers for every attention, and for every spread up to the factor.
+    The inputs are the same for every attention, and for different spreads they differ only by a factor.
     """
     import torch
 

@@ -1,23 +1,26 @@
-"""lipschitz_lower_bound: the norm of an attention layer's Jacobian, maximised by gradient ascent on its input (kim2020, figures 2, 7, 8).
+"""lipschitz_lower_bound: maximise the norm of an attention layer's Jacobian over its inputs.
+
+The maximisation is a gradient ascent on the input. Source: kim2020, figures 2, 7 and 8.
 
 Settings: attention (dp | l2_tied), p (inf | two), length, dim, heads, weights (identity | random | trained), starts, steps, lr, spread,
 top.
-Input: network, if weights is trained. Each start is X_ij ~ U[-c, c] with its own c ~ U[0, spread] (appendix I); Adam at the rate lr.
+Input: network, if weights is trained. Each start is X_ij ~ U[-c, c] with its own c ~ U[0, spread] (appendix I). The ascent uses Adam with
+learning rate lr.
 
-With p = inf the ascent maximises the norm of one block row of the Jacobian, that of token 0; by symmetry its supremum is that of the whole
+With p = inf the ascent maximises the norm of the Jacobian's block row of token 0. By symmetry its supremum equals that of the whole
 Jacobian (appendix F.2), and a step costs O(N). With p = two it maximises the norm of the whole Jacobian, at O(N²) per step. `row_steps`
 (ours, default 0) applies to p = two: the number of initial steps on the block row of token 0, whose norm is a cheap lower bound.
 
-The largest values are recomputed in float64: the norm of that block row, or of the whole Jacobian.
+The largest values, i.e. the norms of that block row or of the whole Jacobian, are recomputed in float64.
 
 Outputs:
 - ascents.csv: rank (1 is the largest), start, value, first_value (at the start), steps, above_bound (1 or 0; empty without a bound).
 - curve.csv: step, rank, value: the curves of the `top` best starts at about a hundred steps each, in float32.
 
-Metrics: largest, top_mean, growth (largest over its own first value), late_rise_frac (relative rise of the largest in the last tenth
-of the steps), starts_count, steps_count. For l2_tied: bound, the valid one for this p, and ratio; for p = two also bound_printed,
-bound_corrected and bound_tight. If D = H = 1 and weights is identity, structured: the value of the two-point construction, which
-needs no ascent.
+Metrics: largest, top_mean, growth (largest / its first value), late_rise_frac (relative rise of the largest in the last tenth
+of the steps), starts_count, steps_count. For l2_tied: bound (the valid bound for this p) and ratio (largest / bound); for p = two also
+bound_printed, bound_corrected and bound_tight. If D = H = 1 and weights is identity: structured, the value of the two-point construction,
+which needs no ascent.
 """
 
 from __future__ import annotations
@@ -34,10 +37,10 @@ ATTENTIONS = ("dp", "l2_tied")
 NORMS = ("inf", "two")
 ASCENTS = ("rank", "start", "value", "first_value", "steps", "above_bound")
 CURVE = ("step", "rank", "value")
-POINTS = 100  # of a curve
+POINTS = 100  # points per curve
 ENTRIES = (
     1 << 18
-)  # of the attention weights of all starts that are computed at once: more does not fit a processor's cache
+)  # attention weights (over all starts) that are computed at once; more would not fit in a CPU's cache
 ROUNDING = 1e-9
 
 
@@ -123,7 +126,10 @@ def _layer(settings: dict[str, Any], inputs: dict[str, list[Path]], seed: int, d
 
 
 def _starts(settings: dict[str, Any], seed: int, device: str) -> Any:
-    """(S, N, D) in float32. The first of many starts are those of few; weights and attention play no part."""
+    """The starting points, (S, N, D) in float32.
+
+    Each start depends only on its index, N, D, the spread and the seed, not on the number of starts, the weights or the attention.
+    """
     import torch
 
     from relearn.steps.trained.seed import seed_of
@@ -141,7 +147,7 @@ def _starts(settings: dict[str, Any], seed: int, device: str) -> Any:
 def _ascents(
     layer: Any, starts: Any, settings: dict[str, Any], seed: int, progress: Any
 ) -> tuple[Any, Any, float]:
-    """The ascents' result, their curves (steps, S), and the relative rise in the last tenth of the steps."""
+    """The result of the ascents, their curves (steps, S), and the relative rise in the last tenth of the steps."""
     from dataclasses import replace
 
     import torch
@@ -163,7 +169,7 @@ def _ascents(
     first = ascend(starts=starts, steps=0, **whole, **common).first_values
     one = ascend(starts=starts, steps=before, **row, **common)
     found = ascend(starts=one.inputs, steps=steps, progress=progress, **whole, **common)
-    lower = first > found.values  # the row of token 0 may lead away from another token's
+    lower = first > found.values  # ascent on the row of token 0 may decrease the norm of the whole Jacobian
     found = replace(
         found,
         first_values=first,
@@ -191,5 +197,5 @@ def _bounds(layer: Any, settings: dict[str, Any]) -> dict[str, float]:
 
 
 def _number(value: Any) -> float | None:
-    """None, an empty cell, for what is not finite."""
+    """The value, or None (an empty cell) if it is not finite."""
     return float(value) if math.isfinite(value) else None

@@ -1,13 +1,16 @@
-"""prepare_ptb_lines: load a text for character language models (downloaded if needed), store it as ids, and count.
+"""prepare_ptb_lines: load a text for character language models and store its lines as ids.
 
-settings: ``dataset`` (a name of ``relearn.data.TEXTS``), ``max_length`` (characters; longer lines are left out in every
-part), ``train_sentences``, ``valid_sentences``, ``test_sentences`` (0 = all of those that stay, else so many, evenly spaced).
-inputs: none. A folder of texts at hand is named by the environment variable RELEARN_MIRROR (it holds one folder a
-text, e.g. ``$RELEARN_MIRROR/ptb``).
+The text is downloaded if necessary. The step also counts its lines and characters and evaluates unigram and bigram models.
+
+settings: ``dataset`` (a name of ``relearn.data.TEXTS``), ``max_length`` (characters; longer lines are left out of every
+part), ``train_sentences``, ``valid_sentences``, ``test_sentences`` (0: all remaining lines; otherwise this number, evenly spaced).
+inputs: none. The environment variable RELEARN_MIRROR may name a folder with one subfolder per local text,
+e.g. ``$RELEARN_MIRROR/ptb``.
 outputs: ``characters.safetensors`` (see ``relearn.data.characters``).
-metrics: those of ``relearn.data.characters.prepare``: lines, characters and lines left out of each part,
-``left_out_frac``, ``vocabulary_count``, ``longest_count``, ``unknown_frac``; ``unigram_nats`` and ``bigram_nats``, what a
-model must beat (see ``relearn.data.ngrams``): of train on test, in nats a target, the targets being characters and ends.
+metrics: those of ``relearn.data.characters.prepare``: lines, characters and omitted lines of each part,
+``left_out_frac``, ``vocabulary_count``, ``longest_count``, ``unknown_frac``; ``unigram_nats`` and ``bigram_nats``, the cross
+entropies on the test part of n-gram models fitted to the training part, which a model must beat (see ``relearn.data.ngrams``), in
+nats per target; targets are characters and line ends.
 """
 
 from __future__ import annotations

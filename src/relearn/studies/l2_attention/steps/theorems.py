@@ -67,7 +67,7 @@ def _sizes(settings: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _growth(rows: Rows, kind: str, same: Sequence[str]) -> float:
-    """The minimum over sizes of the norm at the largest spread over that at the smallest."""
+    """The ratio of the norm at the largest spread to that at the smallest, minimum over sizes."""
     lines: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:
         if row["attention"] == kind:
@@ -80,7 +80,7 @@ def _most(rows: Rows, kind: str) -> float:
 
 
 def _shared(rows: Rows) -> dict[str, float]:
-    """The control's largest norm over its bound, and the largest error of the formula."""
+    """For the tied control, the largest ratio of a norm to its bound; and the largest error of the formula."""
     return {
         "tied_share_max": max(row["norm"] / row["bound"] for row in rows if row["bound"] is not None),
         "formula_error_frac": max(row["formula_error"] for row in rows if row["formula_error"] is not None),

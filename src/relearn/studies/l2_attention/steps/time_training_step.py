@@ -1,19 +1,21 @@
-"""time_training_step: time of a training step of a character Transformer, with one kind of attention and with dot products.
+"""time_training_step: time a training step with one kind of attention and with dot products.
+
+The network is a character Transformer.
 
 Settings: attention (as in `train_char_lm`, with lstm), layers (a list of depths), dim, heads, ffn, batch_size (lines),
-max_length (characters of the longest line; the network reads one position more, the start symbol), pairs (at least 7).
+max_length (characters of the longest line; the network has one more position, for the start symbol), pairs (at least 7).
 Input: characters.
 Output: times.csv (layers, pair, own_s, dp_s).
 
-A step is forward, loss, backward and Adam, without dropout, on one training batch: the one whose length is nearest to
-the mean over an epoch. Steps of the two networks alternate, and every second pair runs in the opposite order, so that
-a drift of the machine affects both equally; one warm-up pair is not counted. Times are CPU time of this process on a
-CPU (a shared machine distorts wall time) and wall time after synchronisation on a GPU. kim2020 (table 1) reports wall
-time of an epoch.
+A step consists of forward pass, loss, backward pass and Adam update, without dropout. It always uses the same training batch: the
+one whose length is nearest to the mean over an epoch. Steps of the two networks alternate, and every second pair runs in the
+opposite order, so that drift of the machine affects both equally; one warm-up pair is not counted. Times are CPU time of this
+process on a CPU (wall time is unreliable on a shared machine) and wall time after synchronisation on a GPU. kim2020 (table 1)
+reports the wall time of an epoch.
 
-Metrics for each depth n: layers{n}_step_s, the median over the pairs; layers{n}_epoch_s, that times the steps of an
-epoch; layers{n}_dp_ratio, the median over the pairs of own_s / dp_s. Also steps_count of an epoch and length_count,
-the positions of the batch.
+Metrics for each depth n: layers{n}_step_s, the median over the pairs; layers{n}_epoch_s, this median times the steps per
+epoch; layers{n}_dp_ratio, the median over the pairs of own_s / dp_s. Also steps_count, the steps per epoch, and length_count,
+the number of positions of the batch.
 """
 
 from __future__ import annotations
@@ -107,7 +109,7 @@ def mean_rows(lines: CharacterBatches) -> torch.Tensor:
 
 
 def training_step(net: torch.nn.Module, batch: Batch, device: str, precision: str) -> Callable[[], None]:
-    """A call that trains ``net`` by one step of Adam on ``batch``, at a rate too small to affect the time of a step."""
+    """A function that performs one Adam step of ``net`` on ``batch``, with a learning rate too small to affect the time of a step."""
     import torch
 
     from relearn.methods.token_loss import token_loss

@@ -1,30 +1,33 @@
-"""train_char_lm: train a character language model with one kind of attention (or an LSTM) and measure its NLL.
+"""train_char_lm: train a character Transformer or LSTM as a language model and measure its NLL.
+
+The setting ``attention`` selects one kind of attention for the Transformer, or the LSTM. Source: kim2020.
 
 Settings: the model: attention (dp | l2 | l2_tied | l2_matched | contractive | lstm), layers, dim, heads, ffn, dropout, norm,
-init_scale, glorot, small_start (optional, of dp: a control),
-max_length (characters of the longest line; the network reads one position more, the start symbol);
+init_scale, glorot, small_start (optional, only for dp: a control initialised in L2 attention's range),
+max_length (characters of the longest line; the network has one more position, for the start symbol);
 the recipe: steps, batch_size (lines), schedule (inverse_sqrt | constant), lr or gamma (``lr`` = gamma / sqrt(dim warmup_steps)),
 warmup_steps, betas, adam_eps (default 1e-8), clip_norm (null: no clipping), diverged_above (a loss in nats above which the run ends as
-diverged; without it only a loss that is not finite does so); evaluations (their number, evenly spaced, the last one at the end).
-Inputs: characters; tuning, optional: records of trainings of the same model with other recipes. The schedule, the rate, the warm-up
-and the dropout are then those of the record with the lowest validation NLL, a diverged training included.
+diverged; without it, only a non-finite loss counts as divergence); evaluations (number, evenly spaced, the last one at the end).
+Inputs: characters; tuning (optional): records of runs that trained the same model with other recipes. Schedule, rate, warm-up
+and dropout are then taken from the record with the lowest validation NLL, even if that run diverged.
 Output: history.csv (epoch, step, loss, lr, valid_nll_nats, test_nll_nats, train_nll_nats), weights.safetensors (the network with
 the lowest validation NLL, see relearn.models.files).
 
-An NLL is in nats a target: a character or the end of a line, over all lines of the prepared valid and test part, in single precision and
-without dropout. train_nll_nats is the same over ``TRAIN_LINES`` evenly spaced training lines, the same for every run; loss is the mean over
-the training batches since the previous row, with dropout. Runs that differ only in attention see the same batches.
+An NLL is in nats per target (a character or a line end). It is computed over all lines of the prepared validation or test part, in single
+precision and without dropout. train_nll_nats is the same over ``TRAIN_LINES`` evenly spaced training lines, which are the same for every
+run. loss is the mean over the training batches since the previous row, with dropout. Runs that differ only in attention use the same
+batches.
 
 Metrics: test_nll_best_nats is the lowest test NLL of all evaluations, which kim2020 reports (table 2) and which is selected on the
-test part; test_nll_nats is the one at the lowest validation NLL. test_bpc_best is test_nll_best_nats in bits. valid_nll_best_nats.
-train_nll_first_nats before the first step, train_nll_nats at the last evaluation. step_s is the mean time of a training step without
-evaluations (CPU time on a CPU, wall time on a GPU, of this process alone).
+test part; test_nll_nats is the test NLL at the evaluation with the lowest validation NLL, valid_nll_best_nats. test_bpc_best is
+test_nll_best_nats in bits. train_nll_first_nats is measured before the first step, train_nll_nats at the last evaluation. step_s is the
+mean time of a training step without evaluations (CPU time on a CPU, wall time on a GPU, of this process alone).
 
-``not_converged``: the lowest validation NLL is not 0.05 nats below the unigrams' (:data:`LEARNED`), which takes no look at any other
-character; unigram_nats is theirs, of the training on the validation part.
+``not_converged``: the lowest validation NLL is not 0.05 nats (:data:`LEARNED`) below the unigram NLL, i.e. that of a model without
+context. unigram_nats is the validation NLL of the unigram model fitted to the training part.
 
-The metrics of a run that diverges are those of its evaluations before. If it diverges before the first one, its start is evaluated, as the
-row of step 0 of the history.
+The metrics of a diverged run come from its evaluations before divergence. If it diverges before the first evaluation, its initial network
+is evaluated and recorded as step 0 of the history.
 """
 
 from __future__ import annotations
@@ -87,7 +90,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     best = Best(run.work, character_lm.FILE.save)  # by the negative validation NLL
 
     def evaluate(model: Any) -> dict[str, float]:
-        """No likelihood if the last step broke the network, which no loss shows yet."""
+        """Evaluate all parts; empty if an NLL is not finite, which can happen before any training loss shows it."""
         found = {f"{name}_nll_nats": nll(model, part) for name, part in parts.items()}
         if not all(map(math.isfinite, found.values())):
             return {}
@@ -135,7 +138,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         "steps_count": float(ended.fitted.steps),
         "parameters_count": float(sum(parameter.numel() for parameter in net.parameters())),
     }
-    if clock.steps:  # 0 in a process that only writes down a finished training
+    if clock.steps:  # 0 if the training had already finished before a restart
         metrics["step_s"] = clock.spent / clock.steps
     run.finish(
         metrics,
@@ -148,7 +151,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
 
 def chosen_recipe(records: Sequence[Path]) -> dict[str, Any]:
-    """The settings :data:`TUNED` of the record with the lowest validation NLL; of equal ones the first."""
+    """The settings :data:`TUNED` of the record with the lowest validation NLL (the first in a tie)."""
     import json
 
     found = [json.loads(path.read_text(encoding="utf-8")) for path in records]
@@ -159,10 +162,10 @@ def chosen_recipe(records: Sequence[Path]) -> dict[str, Any]:
 def network(
     settings: Mapping[str, Any], prepared: PreparedCharacters
 ) -> CharacterTransformer | CharacterLSTM:
-    """The model of a run's settings for a prepared text, its weights drawn from torch's global generator.
+    """Create the model of a run's settings for a prepared text; its weights are drawn from torch's global generator.
 
     Raises:
-        ValueError: lines longer than ``max_length``, or settings that the model refuses.
+        ValueError: the text has lines longer than ``max_length``, or the model rejects a setting.
     """
     from relearn.models.character_lm import create
 
@@ -191,7 +194,7 @@ def summary(measured: list[dict[str, float]]) -> dict[str, float]:
 
 
 def nll(net: torch.nn.Module, lines: CharacterBatches) -> float:
-    """Mean negative log-likelihood of all targets that are not padding, in nats; the caller sets eval mode and disables gradients."""
+    """Mean negative log-likelihood over all non-padding targets, in nats; the caller must set eval mode and disable gradients."""
     from relearn.methods.token_loss import token_loss, tokens
 
     total = count = 0.0
