@@ -202,11 +202,11 @@ class FineTuning(Section):
 
 
 class Decisive(Section):
-    """The tasks of RoBERTa that decide the claims: all seeds, a rate and radius for each method, and samples set apart.
+    """The RoBERTa tasks that decide the claims: all seeds, learning rate and radius tuned per method, and held-out samples.
 
-    ``other_seeds``: how many of the seeds all other runs have; 0 means all. ``held_out``: training samples that are set apart; the score
-    on them decides, because the dev part chooses rate, radius and the best network. ``rates`` and ``radii`` (factors of step_size,
-    start_norm and eps) are tried for each method at ``tuning_seeds``; without rates there is no search.
+    ``other_seeds``: the number of seeds of all other runs; 0 means all. ``held_out``: the number of training samples that are held out;
+    the score on them decides, because the dev part is used to choose rate, radius and the best network. ``rates`` and ``radii`` (factors
+    of step_size, start_norm and eps) are tried for each method with ``tuning_seeds``; without rates there is no search.
     """
 
     tasks: Annotated[list[Name], Unique0, AfterValidator(unique)]
@@ -320,7 +320,7 @@ class FreeLB(Section):
 
     @check
     def _seeds_of_tasks(self) -> Iterator[Conflict]:
-        """Tuning has seeds of its own, and an ensemble as many runs as members."""
+        """Tuning seeds must differ from ``seeds``, and there must be enough seeds for the ensemble members."""
         own = self.finetune.decisive
         for index, seed in enumerate(own.tuning_seeds):
             if seed in self.seeds:

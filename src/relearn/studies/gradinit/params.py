@@ -242,7 +242,7 @@ class Probe(Section):
 
 
 class ExtraSeeds(Section):
-    """Seeds in addition to those of the study for SGD trainings of some networks from some starts."""
+    """Additional seeds for SGD training of the given networks from the given initialisations."""
 
     networks: Networks
     initialisations: Annotated[list[FirstInitialisation], Unique0, AfterValidator(unique)]

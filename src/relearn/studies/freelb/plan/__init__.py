@@ -73,7 +73,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     decisive = common["decisive"]
 
     def candidates(encoder: str, task: str, method: str) -> list[dict[str, str]]:
-        """Rates and radii that are tried for a method; plain training has no radius."""
+        """The rates and radii to try for a method; vanilla training has no radius."""
         radii = decisive["radii"][:1] if method == "vanilla" else decisive["radii"]
         return [
             {"encoder": encoder, "task": task, "method": method, "rate": f"{rate:g}", "radius": f"{radius:g}"}
@@ -103,7 +103,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     )
 
     def tried(encoder: str, task: str, method: str, seed: str) -> list[str]:
-        """The same for every seed: the runs that choose rate and radius have seeds of their own."""
+        """The records used to choose rate and radius; they have separate seeds, so they are the same for every seed of a run."""
         cells = candidates(encoder, task, method)
         return [tune.path(**cell, seed=seed) for cell in cells for seed in decisive["tuning_seeds"]]
 

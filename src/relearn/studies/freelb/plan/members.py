@@ -69,7 +69,7 @@ class Members:
 
 
 def seeds_of(own: Mapping[str, Any], encoder: str, task: str) -> list[int]:
-    """The seeds of a fine-tuning: all where it decides claims, otherwise the first ``decisive.other_seeds`` (0: all)."""
+    """The seeds of a fine-tuning: all if it decides claims, otherwise the first ``decisive.other_seeds`` (0: all)."""
     decisive = own["finetune"]["decisive"]
     most = None if decides(own, encoder, task) else decisive["other_seeds"] or None
     return list(own["seeds"][:most])

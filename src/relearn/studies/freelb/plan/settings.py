@@ -110,7 +110,7 @@ def finetune_settings(own: Mapping[str, Any], recipe: Mapping[str, Any], method:
 def tuning_settings(
     own: Mapping[str, Any], recipe: Mapping[str, Any], method: str, rate: float, radius: float
 ) -> dict[str, Any]:
-    """Settings of a `finetune` run that tries a rate, and a ball and steps ``radius`` times as large as those of the recipe."""
+    """Settings of a `finetune` run that tries the given rate, with step size, start norm and eps of the recipe times ``radius``."""
     ball = {key: radius * recipe[key] for key in ("step_size", "start_norm", "eps")}
     return {**finetune_settings(own, {**recipe, **ball}, method), "lr": rate}
 

@@ -28,8 +28,8 @@ The loss is the cross entropy over classes or candidates, or the squared error o
 same number of passes and the same minibatches. Runs with the same seed share the head's initialisation, the order of the batches
 and the dropout seeds, whatever the method.
 
-Metrics: held_out_score_frac (the main metric on the samples set apart); with ``tried``: tried_count (rates and radii), lr, step_size and
-eps (of the choice); score_frac (dev, the main metric of the task; coefficients are not rescaled), last_score_frac (after the last step);
+Metrics: held_out_score_frac (the main metric on the held-out samples); with ``tried``: tried_count (number of tried settings) and the
+chosen lr, step_size and eps; score_frac (dev, the main metric of the task; coefficients are not rescaled), last_score_frac (after the last step);
 dev_accuracy_frac, dev_f1_frac (two classes), dev_mcc, dev_pearson, dev_spearman where they are defined, and the same for every other
 labelled part, all for the saved network; majority_frac (dev accuracy of the best constant answer; for ranking at least that of a
 random choice); train_loss_nats (train_squared_error for regression), parameters_count, updates_count, passes_count
@@ -176,7 +176,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     write_rows(run.output("history.csv"), HISTORY, history)
     answers = {
         name: part for name, part in parts.items() if name != APART
-    }  # nobody reads these thousands of rows
+    }  # the answers to held-out samples are not needed
     lines = (line for name, part in answers.items() for line in rows(name, part.examples, outputs[name]))
     write_rows(run.output("answers.csv"), ANSWERS, lines)
     best.copy_to(run.output("model.safetensors"))

@@ -1,4 +1,4 @@
-"""The rate and radius of a `finetune` run, chosen among runs that tried several at seeds of their own."""
+"""Chooses learning rate and radius of a `finetune` run from tuning runs with separate seeds."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ BALL = ("step_size", "start_norm", "eps")
 
 
 def chosen(settings: Mapping[str, Any], records: Sequence[Path]) -> dict[str, Any]:
-    """The settings with the lr, step_size, start_norm and eps whose mean score_frac over seeds is best, the smallest of equals.
+    """The settings with the lr, step_size, start_norm and eps that have the best mean score_frac over seeds (the smallest in a tie).
 
-    A run that diverged without a score counts as 0.
+    A diverged run without a score counts as 0. Without records the settings are unchanged.
 
     Raises:
         ValueError: no run has a score.
@@ -37,7 +37,7 @@ def chosen(settings: Mapping[str, Any], records: Sequence[Path]) -> dict[str, An
 
 
 def search(settings: Mapping[str, Any], records: Sequence[Path]) -> dict[str, float]:
-    """Metrics of the choice; empty without one."""
+    """Metrics of the search: the chosen lr, step_size and eps, and the number of tried settings; empty without records."""
     if not records:
         return {}
     tried = {
