@@ -49,7 +49,7 @@ class Family:
         modules: dotted names of modules that the step loads by name and that affect its results, or a function of the cell.
         labels: labels of the record that are not in ``folder``: text, or a function of the cell.
         seeds: the seeds of every cell; None for runs without a seed.
-        cell_seeds: a function of the cell that returns its seeds, for grids in which some cells have fewer seeds.
+        cell_seeds: a function of the cell that returns its seeds, if they differ between cells; None: ``seeds`` for all cells.
         constraints: regular expressions for labels where the default (no slash) is not strict enough.
     """
 

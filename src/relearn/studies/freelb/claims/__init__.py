@@ -267,7 +267,7 @@ def _score(evidence: Evidence, task: str, method: str) -> Sample:
 
 
 def _tasks(evidence: Evidence, method: str) -> list[str]:
-    """The tasks on which the method was run; runs that tried a rate are none."""
+    """The tasks on which the method was run; tuning runs are ignored."""
     where = {"step": STEP, "encoder": ENCODER, "method": method}
     return _ordered({run.labels["task"] for run in select(evidence.runs, where) if "rate" not in run.labels})
 

@@ -29,7 +29,8 @@ same number of passes and the same minibatches. Runs with the same seed share th
 and the dropout seeds, whatever the method.
 
 Metrics: held_out_score_frac (the main metric on the held-out samples); with ``tried``: tried_count (number of tried settings) and the
-chosen lr, step_size and eps; score_frac (dev, the main metric of the task; coefficients are not rescaled), last_score_frac (after the last step);
+chosen lr, step_size and eps; score_frac (dev, the main metric of the task; coefficients are not rescaled), last_score_frac (after the
+last step);
 dev_accuracy_frac, dev_f1_frac (two classes), dev_mcc, dev_pearson, dev_spearman where they are defined, and the same for every other
 labelled part, all for the saved network; majority_frac (dev accuracy of the best constant answer; for ranking at least that of a
 random choice); train_loss_nats (train_squared_error for regression), parameters_count, updates_count, passes_count
