@@ -6,6 +6,7 @@ from typing import Any
 
 S = "freelb"
 RUNS, OWN, COMPARED = f"{S}.finetune.runs", f"{S}.encoders", f"{S}.max_loss_increase.tasks"
+D = f"{S}.finetune.decisive"
 COUNT = ([1, 7], [0, -1, 2.0, "3", 2**64])
 SEVERAL = ([0, 7], [-1, 2.0, "3", 2**64])
 SHARE = ([0, 0.5], [-0.1, 1, 1.5, "a"])
@@ -102,15 +103,12 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{S}.finetune.clean_first": FLAG,
     f"{S}.finetune.free_at_rate": ([0.1, 1], [0, 1.1]),
     f"{S}.finetune.wide": ([1.1, 3], [1, 0.5, float("nan")]),
-    f"{S}.finetune.decisive.tasks": (
-        [[], ["acceptability"]],
-        [["cola"], ["acceptability", "acceptability"], "acceptability"],
-    ),
-    f"{S}.finetune.decisive.other_seeds": ([0, 3], [-1, 2, 4, 1.0]),
-    f"{S}.finetune.decisive.held_out": SEVERAL,
-    f"{S}.finetune.decisive.tuning_seeds": ([[3], [100, 101]], [[], [0], [5, 5]]),
-    f"{S}.finetune.decisive.rates": ([[], [1.0e-3, 2.0e-3]], [[2.0e-3, 1.0e-3], [0], 1.0]),
-    f"{S}.finetune.decisive.radii": ([[1.0], [0.5, 3.0]], [[], [3.0, 1.0], [0]]),
+    f"{D}.tasks": ([[], ["acceptability"]], [["Cola"], ["acceptability", "acceptability"], "acceptability"]),
+    f"{D}.other_seeds": ([0, 3], [-1, 1.5]),
+    f"{D}.held_out": SEVERAL,
+    f"{D}.tuning_seeds": ([[3], [100, 101]], [[], [-1], [5, 5]]),
+    f"{D}.rates": ([[], [1.0e-3, 2.0e-3]], [[2.0e-3, 1.0e-3], [0], 1.0]),
+    f"{D}.radii": ([[1.0], [0.5, 3.0]], [[], [3.0, 1.0], [0]]),
     f"{S}.finetune.mask": (["always", "start"], ["never", True]),
     RUNS: (
         [
@@ -252,6 +250,15 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {f"{S}.pretrain_encoder.steps": 20, f"{S}.pretrain_encoder.warmup_steps": 21},
         f"{S}.pretrain_encoder.warmup_steps",
     ),
+    # what decides the claims is trained from the encoder, and what chooses a rate decides nothing
+    (
+        {**runs(FROM), f"{D}.tasks": ["acceptability"]},
+        {**runs(FROM), f"{D}.tasks": [FROM["name"]]},
+        f"{D}.tasks[0]",
+    ),
+    ({f"{D}.tuning_seeds": [7, 3]}, {f"{D}.tuning_seeds": [7, 2]}, f"{D}.tuning_seeds[1]"),
+    ({f"{D}.other_seeds": 3}, {f"{D}.other_seeds": 4}, f"{D}.other_seeds"),
+    ({f"{D}.other_seeds": 3}, {f"{D}.other_seeds": 2}, f"{D}.other_seeds"),  # an ensemble has three members
     ({TRAINED: 164, **ALL}, {TRAINED: 165, **ALL}, TRAINED),
     ({TRAINED: 7}, {TRAINED: 1}, TRAINED),
     ({**CIFAR, TRAINED: 5000}, {**CIFAR, TRAINED: 5001}, TRAINED),

@@ -138,6 +138,7 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         f"{G}.imagenet.networks.gradinit[1]",
     ),
     ({f"{G}.train.test_images": 497}, {f"{G}.train.test_images": 498}, f"{G}.train.test_images"),
+    ({f"{G}.extra_seeds.seeds": [1]}, {f"{G}.extra_seeds.seeds": [1, 0]}, f"{G}.extra_seeds.seeds[1]"),
     ({f"{T}.network.dim": 8}, {f"{T}.network.dim": 10}, f"{T}.network.dim"),
     ({f"{T}.network.heads": 1}, {f"{T}.network.heads": 1, f"{T}.network.dim": 7}, f"{T}.network.dim"),
     ({f"{T}.initialise.max_tokens": 183}, {f"{T}.initialise.max_tokens": 182}, f"{T}.initialise.max_tokens"),

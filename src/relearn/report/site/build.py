@@ -66,8 +66,6 @@ def _groups(site: Site) -> dict[str, list[str]]:
     house = [
         page
         for page in found
-        if re.search(
-            r"/(map|faults|repository|changes|report-data|review-answers|warm-starts|site)\.md", page
-        )
+        if re.search(r"/(map|faults|repository|changes|report-data|review-answers|site)\.md", page)
     ]
     return {"Guides": [page for page in found if page not in house], "The house": house}
