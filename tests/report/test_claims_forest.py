@@ -69,7 +69,8 @@ def test_the_points_beside_the_picture(tmp_path: Path, monkeypatch: pytest.Monke
     told = [
         claim(part([0.05, 0.1, 0.15]), verdict="reproduced"),
         claim(part([0.3]), verdict="underpowered", id="single"),
-        claim(verdict="not_run", id="empty", section="t"),
+        claim(verdict="not_run", id="empty"),
+        claim(verdict="not_run", id="silent", section="t"),  # of a study without a judged claim: left out
     ]
     designs = {"s": {"one": DESIGN, "single": DESIGN}, "t": {}}
     claims_forest.write(told, designs, tmp_path)
@@ -81,6 +82,9 @@ def test_the_points_beside_the_picture(tmp_path: Path, monkeypatch: pytest.Monke
         second["distance"]
     ) == pytest.approx(3.0)
     assert (third["distance"], third["shown"]) == ("", "not run")
+    claims_forest.write(told[-1:], designs, tmp_path)  # nothing has run: every claim is there
+    with (tmp_path / "claims_forest.csv").open() as file:
+        assert [row["claim"] for row in csv.DictReader(file)] == ["silent"]
 
 
 def test_the_legend_explains_the_words_that_stand_there_and_names_every_claim() -> None:

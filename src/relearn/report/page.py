@@ -12,7 +12,7 @@ from typing import Any
 from relearn.report import cost, figures, verdict_words
 from relearn.report.analysis import NONE_WRITTEN, Explained
 from relearn.report.artefacts import Artefact
-from relearn.report.claims import Claim, tally
+from relearn.report.claims import Claim, tally, with_runs
 from relearn.report.coverage import Coverage, total
 from relearn.report.deviations import Method
 from relearn.report.figures import claims_forest
@@ -76,7 +76,9 @@ def html(
     )
     shown = [studies.view(one, material) for one in about]
     drawn = (root / "figures" / f"{claims_forest.NAME}.png").is_file()
-    counts = tally(claims)
+    judged = with_runs(claims) or claims
+    counts = tally(judged)
+    silent = {claim.section for claim in claims} - {claim.section for claim in judged}
     return (
         environment()
         .get_template(TEMPLATE)
@@ -91,6 +93,7 @@ def html(
             problems=problems,
             tally=_by_verdict(counts),
             counted=sum(counts.values()),
+            silent=[one.title for one in about if one.name in silent],
             **{name: sum(n for word, n in counts.items() if word.startswith(name)) for name in ENDS},
             checks=[claim_view(one) for one in claims if one.kind == "check"],
             forest=layout.picture(root, claims_forest.NAME) if drawn else "",

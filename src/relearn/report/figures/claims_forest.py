@@ -10,7 +10,7 @@ from typing import Any
 from relearn.report import claims_formats as formats
 from relearn.report import distance, figures
 from relearn.report import verdict_words as words
-from relearn.report.claims import Claim
+from relearn.report.claims import Claim, with_runs
 from relearn.report.comparisons import Comparison
 from relearn.report.designs import Design
 from relearn.report.figures import style
@@ -58,8 +58,8 @@ LINE = 0.185  # inches
 
 
 def write(claims: Sequence[Claim], designs: Mapping[str, Mapping[str, Design]], folder: Path) -> list[Path]:
-    """Draw the claims of one scale into ``claims_forest.{csv,png,pdf}`` in a folder."""
-    plotted = points(claims, designs)
+    """Draw the claims of one scale into ``claims_forest.{csv,png,pdf}`` in a folder, without studies that have no judged claim."""
+    plotted = points(with_runs(claims) or claims, designs)
     return figures.write(draw(plotted), plotted, FIELDS, folder / NAME)
 
 

@@ -27,7 +27,8 @@ def page(site: Site, pictures: dict[str, Path]) -> str:
         made.append(
             f"- **Scale {scale.scale}** ({words.SCALES.get(scale.scale, '')}): of {total} claims {said}.{paid}"
         )
-    forest = next((one for one in reversed(site.scales) if one.figure(NAME)), None)
+    drawn = [one for one in site.scales if one.figure(NAME)]
+    forest = max(drawn, key=_judged, default=None)
     if forest and (picture := forest.figure(NAME)):
         pictures[f"figures/{NAME}.png"] = picture
         made.append(_forest(site, forest))
@@ -37,6 +38,11 @@ def page(site: Site, pictures: dict[str, Path]) -> str:
         if rows:
             made += [f"### {about.title}", board.table(rows, scales, "index.md", f"Claims of {about.source}")]
     return "\n\n".join(made) + "\n"
+
+
+def _judged(scale: Published) -> int:
+    """How many claims have a verdict at a scale."""
+    return sum(one["verdict"] != "not_run" for one in scale.claims.values())
 
 
 def _forest(site: Site, scale: Published) -> str:

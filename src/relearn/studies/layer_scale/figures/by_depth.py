@@ -119,7 +119,7 @@ def _line(
             "color": MUTED,
             "fontsize": SMALL,
         }
-        axes.text(0.08, at, "not run", **place)
+        axes.text(0.01, at, "not run", **place)
     for rank, depth in enumerate(looks):
         y = at + APART * (rank - (len(looks) - 1) / 2)
         for point in (point for point in points if point["depth"] == depth):
