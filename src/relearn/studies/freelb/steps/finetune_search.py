@@ -11,7 +11,7 @@ from typing import Any
 BALL = ("step_size", "start_norm", "eps")
 
 
-def chosen(settings: Mapping[str, Any], records: Sequence[Path]) -> dict[str, Any]:
+def chosen(settings: dict[str, Any], records: Sequence[Path]) -> dict[str, Any]:
     """The settings with the lr, step_size, start_norm and eps that have the best mean score_frac over seeds (the smallest in a tie).
 
     A diverged run without a score counts as 0. Without records the settings are unchanged.
@@ -20,7 +20,7 @@ def chosen(settings: Mapping[str, Any], records: Sequence[Path]) -> dict[str, An
         ValueError: no run has a score.
     """
     if not records:
-        return dict(settings)
+        return settings
     scores: dict[tuple[float, ...], list[float]] = defaultdict(list)
     methods: dict[tuple[float, ...], dict[str, Any]] = {}
     for path in records:
