@@ -3,7 +3,7 @@
 ======================  ========================================================================================
 file                    content
 ======================  ========================================================================================
-``tables.md``           all tables, each under its id
+``tables.md``           all tables with a measured cell, each under its id
 ``tables.parquet``      their cells as raw numbers, also by victim, seed or network; ``file`` names the CSV file
 ``figures.parquet``     the plotted points; ``file`` names the CSV file
 ``figures/<id>.png``    the figures
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from relearn.report import cost
@@ -28,15 +28,17 @@ from relearn.runs.run_store import Store
 BEGIN, END = "<!-- written by relearn publish: begin -->", "<!-- written by relearn publish: end -->"
 
 
-def gather(folder: Path, empty: Iterable[str] = ()) -> None:
+def gather(folder: Path, empty: Collection[str] = ()) -> None:
     """Pack the rendered files of ``folder/tables`` and ``folder/figures``; only the pictures stay as single files.
 
     Args:
-        empty: figures without a measured cell, which the page does not show; their pictures are deleted.
+        empty: tables and figures without a measured cell. ``tables.md`` leaves these tables out; the pictures are deleted.
     """
     tables, figures = folder / "tables", folder / "figures"
     pages = [
-        f'<a id="{page.stem}"></a>\n\n#{page.read_text("utf-8")}' for page in sorted(tables.glob("*.md"))
+        f'<a id="{page.stem}"></a>\n\n#{page.read_text("utf-8")}'
+        for page in sorted(tables.glob("*.md"))
+        if page.stem not in empty
     ]
     (folder / "tables.md").write_text("\n".join(["# Tables\n", *pages]), encoding="utf-8", newline="\n")
     for made in (tables, figures):
