@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from relearn.data.remote import DownloadError
 from relearn.runs.atomic_files import Busy
 from relearn.runs.exit_codes import guarded, one_line, status
+from relearn.runs.memory import out_of_memory, peak
 from relearn.runs.record import RecordError
 
 
@@ -87,3 +88,13 @@ def test_warnings_are_one_line_without_a_place(capsys: pytest.CaptureFixture[str
 
     assert guarded("craft", warn) == 0
     assert capsys.readouterr().out == "relearn craft: fit: unusable\n" and warnings.formatwarning is before
+
+
+def test_torch_s_own_words_are_known() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**50)
+    assert out_of_memory(caught.value)
+    assert not out_of_memory(RuntimeError("shape mismatch")) and not out_of_memory(
+        ValueError("out of memory")
+    )
+    assert peak().endswith("MiB of host memory")
