@@ -253,6 +253,7 @@ def test_histograms_are_shares_that_add_up_and_are_drawn(tmp_path):
     first = [pretend.histogram(("svhn",), 0.9, seed)[0]["count"] / 500 for seed in (0, 1)]
     assert found[0]["share"] == pytest.approx(np.mean(first))
     drawn = entropy_histograms.draw(artefact, found)
+    assert len(drawn.axes) == 4  # the depth without a run has no panels
     panel = next(axes for axes in drawn.axes if axes.get_title(loc="left") == "Dot product, GP,\n12 blocks")
     steps = [patch.get_data() for patch in panel.findobj(StepPatch)]
     assert len(steps) == 3  # test images filled and outlined, svhn

@@ -10,7 +10,7 @@ from relearn.report.figures.panels import empty
 from relearn.report.figures.style import SMALL, empty_figure, in_percent, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
-from relearn.studies.lrformer.figures.heads import stroke
+from relearn.studies.lrformer.figures.heads import stroke, with_points
 
 FIELDS = ("panel", "series", "distance", "entropy_share", "low", "high", "variance", "seeds", "runs")
 BARS = "bands: lowest to highest seed"
@@ -62,10 +62,11 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from matplotlib.ticker import NullLocator
     from seaborn import despine
 
+    columns = with_points(artefact.columns, points)
     with styled():
         figure = empty_figure(3.3)
-        grid = figure.subplots(1, len(artefact.columns), squeeze=False, sharey=True)[0]
-        for axes, column in zip(grid, artefact.columns):
+        grid = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
+        for axes, column in zip(grid, columns):
             here = [point for point in points if point["panel"] == column.id]
             axes.set_title(column.title.replace(", ", "\n"))
             axes.set_xlabel("Distance, σ (log)")

@@ -10,6 +10,7 @@ from relearn.report.figures.panels import empty
 from relearn.report.figures.style import INK, SHADE, empty_figure, in_percent, styled
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
+from relearn.studies.lrformer.figures.heads import with_points
 
 FIELDS = ("row", "panel", "set", "low", "high", "share", "seeds", "runs")
 TEST = "test"
@@ -58,11 +59,12 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from matplotlib.patches import Patch
     from seaborn import despine
 
-    across, down = len(artefact.rows), len(artefact.columns)
+    columns = with_points(artefact.columns, points, "row")
+    across, down = len(artefact.rows), len(columns)
     with styled():
         figure = empty_figure(2.1 * down + 0.8)
         grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
-        for line, column in zip(grid, artefact.columns):
+        for line, column in zip(grid, columns):
             for axes, row in zip(line, artefact.rows):
                 here = [p for p in points if (p["row"], p["panel"]) == (column.id, row.id)]
                 axes.set_title(f"{row.title},\n{column.title}")

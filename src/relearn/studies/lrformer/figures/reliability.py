@@ -12,7 +12,7 @@ from relearn.report.figures.style import MUTED, chance_line, empty_figure, in_pe
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 from relearn.report.statistics import wilson
-from relearn.studies.lrformer.figures.heads import stroke
+from relearn.studies.lrformer.figures.heads import stroke, with_points
 
 FIELDS = (
     *("panel", "series", "bin", "confidence", "accuracy", "low", "high", "samples", "share", "chance"),
@@ -60,10 +60,11 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from matplotlib.lines import Line2D
     from seaborn import despine
 
+    columns = with_points(artefact.columns, points)
     with styled():
         figure = empty_figure(4.3)
-        grid = figure.subplots(1, len(artefact.columns), squeeze=False, sharey=True)[0]
-        for axes, column in zip(grid, artefact.columns):
+        grid = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
+        for axes, column in zip(grid, columns):
             here = [p for p in points if p["panel"] == column.id and p["share"] >= LEAST]
             axes.set_title(column.title)
             axes.set_xlabel("Confidence of the prediction")
