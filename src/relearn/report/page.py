@@ -92,6 +92,7 @@ def html(
             cost=cost.summed(runs),
             problems=problems,
             tally=_by_verdict(counts),
+            verdicts=_by_verdict(tally(claims)),
             counted=sum(counts.values()),
             silent=[one.title for one in about if one.name in silent],
             **{name: sum(n for word, n in counts.items() if word.startswith(name)) for name in ENDS},
