@@ -49,6 +49,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "torchvision_schema",
     },
     "__main__": {"cli"},
+    # the contracts of methods, for the tests of other packages
+    "testing": {"models"},
     # every step on a GPU against the CPU; in a checkout it chooses the jobs as `relearn pack` does
     "gpu_check": {*MATHEMATICS, "runs", "cli"},
 }
@@ -246,7 +248,8 @@ def test_every_room_is_on_the_plan() -> None:
 
 def test_the_top_of_the_package_holds_rooms_only() -> None:
     files = {path.name for path in ROOT.glob("*.py")}
-    assert files == {"__init__.py", "__main__.py", "torchvision_ready.py", "torchvision_schema.py"}
+    own = {"testing.py"}  # `from relearn.testing import DefenceContract`, for the tests of other packages
+    assert files == {"__init__.py", "__main__.py", "torchvision_ready.py", "torchvision_schema.py"} | own
 
 
 def test_a_plan_imports_no_torch() -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 import torch
 from torch import Tensor, nn
 
 from relearn.methods import convex_polytope, crafting, feature_collision, multi_layer
 from relearn.models import create
-from relearn.studies.poisoning.params_studies import Architecture
+from relearn.studies.poisoning.params_studies import PUBLISHED
 
-NETWORKS = sorted(get_args(Architecture))
+NETWORKS = sorted(PUBLISHED)
 PAPER, RELEASED = multi_layer.Paper(), multi_layer.AsReleased()
 
 

@@ -215,9 +215,7 @@ def test_a_wrong_key_silences_only_the_rules_that_need_it() -> None:
 
 def test_names_are_those_of_the_rooms() -> None:
     assert get_args(parameters.schema().model_fields["scale"].annotation) == params.SCALES
-    assert {*get_args(params_studies.Architecture), *get_args(schema_gradinit.NetworkName)} == set(
-        models.MODELS
-    )
+    assert {*params_studies.PUBLISHED, *get_args(schema_gradinit.NetworkName)} == set(models.MODELS)
     assert set(get_args(schema_gradinit.CorpusOf.model_fields["dataset"].annotation)) == set(data.CORPORA)
 
 

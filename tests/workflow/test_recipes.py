@@ -211,7 +211,8 @@ def test_a_defence_is_added_by_the_files_that_the_page_lists(house: House) -> No
     entry = '    "median_outliers": "relearn.methods.median_outliers:MedianOutliers",\n'
     house.insert("src/relearn/methods/__init__.py", '    "one_class_svm":', entry)
     section = "class MedianOutliers(Section):\n    fraction: Share\n\n\n"
-    house.insert("src/relearn/studies/poisoning/params.py", "class Filter(Section):", section)
+    before_filter = '@also(plugins.installed()["relearn.defences"]'
+    house.insert("src/relearn/studies/poisoning/params.py", before_filter, section)
     house.insert(
         "src/relearn/studies/poisoning/params.py",
         "    one_class_svm: OneClassSVM\n",

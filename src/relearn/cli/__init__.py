@@ -172,11 +172,13 @@ def run_step(study: Study, args: argparse.Namespace) -> int:
                 raise FileNotFoundError(f"--input {name}: no file {path}")
             inputs.setdefault(name, []).append(path)
     from relearn.cli.step_inputs import Inputs, Settings
-    from relearn.runs import console, record
+    from relearn.runs import console, plugins, record
     from relearn.runs.devices import acquire, jobs_per_device
 
     record.install_signal_handlers()
     parents.watch()
+    if plugins.needed(args.code):
+        plugins.register()
     step = import_module(study.steps[args.step])
     jobs, count = args.jobs_per_device or jobs_per_device(), _cuda_devices(step, args.device)
     with console.tee(args.log), acquire(args.device, jobs=jobs, count=count) as device:

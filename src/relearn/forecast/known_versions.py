@@ -10,6 +10,7 @@ from pathlib import Path
 from relearn.data.cache import cache_folder
 from relearn.runs.atomic_files import write
 from relearn.runs.code_version import ROOT, code_version
+from relearn.runs.plugins import MARK
 
 
 class KnownVersions:
@@ -35,7 +36,10 @@ class KnownVersions:
     def __call__(self, *modules: str) -> str:
         key = " ".join(sorted(set(modules)))
         if key not in self.known:
-            self.known[key] = code_version(*modules)
+            version = code_version(*modules)
+            if MARK in version:  # a plug-in's package changes without this one
+                return version
+            self.known[key] = version
             self.new = True
         return self.known[key]
 

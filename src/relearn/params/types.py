@@ -7,12 +7,20 @@ checked in ``relearn.params.forecast_memory``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    create_model,
+    model_serializer,
+)
 from pydantic_core import core_schema
 
 from relearn.data.facts import CLASSES
@@ -113,3 +121,27 @@ class Section(BaseModel):
         if name in type(self).model_fields:
             raise Unsettled(name)
         return super().__getattr__(name)  # type: ignore[misc]
+
+
+S = TypeVar("S", bound=Section)
+
+
+class _WithPlugins(BaseModel):
+    @model_serializer(mode="wrap")
+    def _given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if name in self.model_fields_set}
+
+
+def also(names: Iterable[str], kind: Any) -> Callable[[type[S]], type[S]]:
+    """Class decorator: the section may also have these keys, the names of plug-ins, with values of this type.
+
+    A key that params.yaml does not have stays absent from the values in force, so that an installed plug-in changes no run.
+    """
+    fields: dict[str, Any] = dict.fromkeys(names, (kind, None))
+
+    def add(model: type[S]) -> type[S]:
+        if not fields:
+            return model
+        return cast(type[S], create_model(model.__name__, __base__=(_WithPlugins, model), **fields))
+
+    return add

@@ -14,6 +14,8 @@ a moved or renamed file change nothing, because no module name and no path enter
 - The modules M count whole.
 - The effects of every imported module count, including those of the ``__init__`` files on each dotted path,
   because Python runs them.
+- A module of a plug-in (:mod:`relearn.runs.plugins`) counts with all files of its package, whose name the version ends in:
+  ``0123456789abcdef+my_package``.
 
 Two things are left out on purpose.
 
@@ -33,6 +35,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import relearn
+from relearn.runs import plugins
 from relearn.runs.code_trees import Import, Statement, Tree, reflects, tree_of
 
 PACKAGE = "relearn"
@@ -52,15 +55,21 @@ def code_version(*modules: str, root: Path | None = None) -> str:
             once (see :func:`forget`), so that all jobs of a plan get versions of the same moment.
 
     Raises:
-        ValueError: no module given, a name outside the package or in its plumbing, a module that does not exist or
-            parse, or an import cycle.
+        ValueError: no module given, a name in the package's plumbing, a module that does not exist or parse, or an
+            import cycle.
     """
-    return (_own() if root is None else Snapshot(root)).whole(frozenset(modules)).hash[:16]
+    own = frozenset(name for name in modules if _is_own(name))
+    version = (_own() if root is None else Snapshot(root)).whole(own).hash[:16]
+    others = sorted({name.partition(".")[0] for name in modules} - {name.partition(".")[0] for name in own})
+    if not others:
+        return version
+    return plugins.MARK.join([_sha256([version, *map(plugins.source_hash, others)])[:16], *others])
 
 
 def closure(modules: Iterable[str], *, root: Path | None = None) -> tuple[str, ...]:
-    """Return the modules that contribute to the version of ``modules``, sorted."""
-    return tuple(sorted((_own() if root is None else Snapshot(root)).whole(frozenset(modules)).modules))
+    """Return the package's modules that contribute to the version of ``modules``, sorted."""
+    own = frozenset(name for name in modules if _is_own(name))
+    return tuple(sorted((_own() if root is None else Snapshot(root)).whole(own).modules))
 
 
 @cache
@@ -230,6 +239,10 @@ class Snapshot:
             return None
         base = self.root.joinpath(*parts[1:])
         return next((one for one in (base / "__init__.py", base.with_suffix(".py")) if one.is_file()), None)
+
+
+def _is_own(module: str) -> bool:
+    return module.partition(".")[0] == PACKAGE
 
 
 def is_plumbing(module: str) -> bool:

@@ -25,7 +25,7 @@ def problems(**own: Any) -> list[str]:
 
 
 def test_names_are_those_of_the_registries() -> None:
-    assert set(get_args(params_studies.Architecture)) <= set(MODELS)
+    assert set(params_studies.PUBLISHED) <= set(MODELS)
     assert set(params.Filter.model_fields) == set(DEFENCES)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, create_model
 
@@ -30,10 +30,15 @@ from relearn.params.types import (
     SideOrNone,
     Steps,
     Unique0,
+    also,
     unique,
 )
+from relearn.runs import plugins
 from relearn.studies.gradinit.params_translation import Adam, CorpusOf, Translation
 
+plugins.register()
+MORE = plugins.installed()["relearn.initialisations"]
+"""Initialisations of other packages: their networks below `networks`, their arguments below `initialise`."""
 STEM = 64
 """Channels of the first convolution of the networks on ImageNet (He et al. 2016)."""
 Overlap = Annotated[float, Field(ge=0, le=1)]
@@ -121,6 +126,7 @@ class Lsuv(Section):
     iterations: Count
 
 
+@also(MORE, dict[str, Any])
 class Initialise(Section):
     batch_size: Batch
     densenet_batch_size: Batch
@@ -164,6 +170,7 @@ class Scalars(Section):
     low_lr: Positive
 
 
+@also(MORE, Networks)
 class ImageGrid(Section):
     kaiming: Networks
     gradinit: Networks

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from relearn.data import DATASETS
 from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, images_for_testing
@@ -28,8 +28,10 @@ from relearn.params.types import (
     Steps,
     Unique,
     Width,
+    also,
     ascending,
 )
+from relearn.runs import plugins
 from relearn.studies.poisoning.params_studies import Studies, Substitutes, Victims
 
 
@@ -123,6 +125,15 @@ class Watermark(WhiteBox):
     watermark: Annotated[float, Field(ge=0, lt=1)]
 
 
+class PluginAttack(Section):
+    """An attack of another package: what the plan needs to know; its own arguments stand beside."""
+
+    model_config = ConfigDict(extra="allow")
+    eps: Annotated[float, Field(gt=0, le=1)]
+    iterations: Steps
+
+
+@also(plugins.installed()["relearn.attacks"], PluginAttack)
 class Attacks(Section):
     feature_collision: Attack
     convex_polytope: Attack
@@ -167,6 +178,7 @@ class RandomEviction(Section):
     feature_collision_fraction: Share
 
 
+@also(plugins.installed()["relearn.defences"], dict[str, Any])
 class Filter(Section):
     deep_knn: DeepKNN
     l2_outliers: L2Outliers
@@ -317,6 +329,23 @@ class Poisoning(Section):
         if own.k > most:
             why = f"images left when the target class has {smallest}"
             yield "studies.imbalance.k", f"found {own.k}, allowed: at most {most} ({why})"
+
+    @check
+    def _plugins(self) -> Iterator[Conflict]:
+        """An attack or a defence of another package has its arguments in params.yaml, too."""
+        listed = [
+            (name, getattr(self.studies.transfer, name)) for name in type(self.studies.transfer).model_fields
+        ]
+        for attack, defences in listed:
+            if defences is not None and getattr(self.craft.attacks, attack) is None:
+                yield (
+                    ("studies", "transfer", attack),
+                    f"found an attack without arguments; write craft.attacks.{attack}",
+                )
+            for index, defence in enumerate(defences or ()):
+                if getattr(self.filter, defence, {}) is None:
+                    where = ("studies", "transfer", attack, index)
+                    yield where, f"found {defence}, which has no arguments; write filter.{defence}: {{}}"
 
     @check
     def _test_images(self) -> Iterator[Conflict]:

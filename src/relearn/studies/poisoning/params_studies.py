@@ -16,15 +16,20 @@ from relearn.params.types import (
     Steps,
     Unique,
     Unique0,
+    also,
     ascending,
     unique,
 )
+from relearn.runs import plugins
 
-Architecture = Literal[
-    "SENet18", "ResNet50", "ResNeXt29-2x64d", "DPN92", "MobileNetV2", "GoogLeNet", "ResNet18", "DenseNet121"
-]
+plugins.register()
+PUBLISHED = (
+    *("SENet18", "ResNet50", "ResNeXt29-2x64d", "DPN92", "MobileNetV2", "GoogLeNet", "ResNet18"),
+    "DenseNet121",
+)
+Architecture = Annotated[str, OneOf((*PUBLISHED, *plugins.installed()["relearn.models"]))]
 
-Defence = Annotated[str, OneOf([*DEFENCES, "adversarial_training"])]
+Defence = Annotated[str, OneOf((*DEFENCES, "adversarial_training"))]
 Architectures = Annotated[list[Architecture], Unique, AfterValidator(unique)]
 
 
@@ -41,6 +46,7 @@ Names = Annotated[list[Architecture], Unique0, AfterValidator(unique)]
 Defences = Annotated[list[Defence], Unique0, AfterValidator(unique)]
 
 
+@also(plugins.installed()["relearn.attacks"], Defences)
 class TransferStudy(Section):
     feature_collision: Defences
     convex_polytope: Defences

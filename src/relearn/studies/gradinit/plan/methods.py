@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from relearn.methods import INITIALISATIONS
+from relearn.runs import plugins
 from relearn.studies.gradinit.steps.initialise import SCALED
 
 WITHOUT_NORM = (
@@ -51,6 +52,8 @@ def variants(own: Mapping[str, Any], group: str) -> list[str]:
 
 def method_of(name: str) -> str | None:
     """The key of INITIALISATIONS for the name of an initialisation; None if the network keeps its constructor's weights."""
+    if name in INITIALISATIONS:
+        return name
     for method in FIRST_WORDS:
         if name == method or name.startswith(f"{method}_"):
             return method
@@ -87,7 +90,8 @@ def arguments_for_images(own: Mapping[str, Any], network: str, name: str) -> dic
         rest = {key: train[key] for key in ("lr", "momentum", "weight_decay")}
         clip = train["clip_norm"] if network in WITHOUT_NORM else None
         return {**rest, "clip_norm": clip, "schedule": name.rpartition("_")[2]}
-    return dict(initialise["lsuv"]) if method == "lsuv" else {}
+    own_arguments = ("lsuv", *plugins.installed()["relearn.initialisations"])
+    return dict(initialise.get(method, {})) if method in own_arguments else {}
 
 
 def _gradinit(own: Mapping[str, Any], network: str, name: str) -> dict[str, Any]:

@@ -1,0 +1,101 @@
+"""Methods that other installed packages add: their entry points in the groups GROUPS.
+
+A package registers a method in its pyproject.toml::
+
+    [project.entry-points."relearn.defences"]
+    my_filter = "my_package.filters:MyFilter"
+
+From then on params.yaml may name ``my_filter`` wherever it may name one of this project's methods of that kind. Jobs that use
+it carry a code version that ends in ``+my_package`` (:mod:`relearn.runs.code_version`), so an edit of the package makes them
+stale, and only they look for entry points: the search takes about 0.1 s.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+GROUPS = {
+    "relearn.attacks": "relearn.methods:ATTACKS",
+    "relearn.defences": "relearn.methods:DEFENCES",
+    "relearn.initialisations": "relearn.methods:INITIALISATIONS",
+    "relearn.models": "relearn.models:MODELS",
+}
+"""Group of entry points → the registry that its methods join."""
+
+MARK = "+"
+"""What separates the packages of plug-ins from the digits of a code version."""
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+@cache
+def installed() -> dict[str, dict[str, str]]:
+    """``module:attribute`` by group and name, for everything that other installed packages register.
+
+    Raises:
+        ValueError: a name that cannot be part of a path, or that two packages or this project have, in one line.
+    """
+    found: dict[str, dict[str, str]] = {group: {} for group in GROUPS}
+    for group, names in found.items():
+        for entry in entry_points(group=group):
+            names[entry.name] = _target(entry, {**_registry(group), **names})
+    return found
+
+
+def register() -> None:
+    """Add the installed plug-ins to the registries; a second call changes nothing."""
+    for group, methods in installed().items():
+        _registry(group).update(methods)
+
+
+def needed(code: str) -> bool:
+    """Whether a run with this code version may use a plug-in; a run by hand, without a version, may."""
+    return not code or MARK in code
+
+
+def source_hash(package: str) -> str:
+    """Hash the syntax trees of all Python files of an installed package, which is not imported.
+
+    Raises:
+        ValueError: there is no such package, or a file of it does not parse.
+    """
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ValueError(f"plug-in: found the package {package}, which is not installed here")
+    own = Path(spec.origin)
+    files = sorted(own.parent.rglob("*.py")) if spec.submodule_search_locations else [own]
+    lines = []
+    for file in files:
+        try:
+            text = ast.dump(ast.parse(file.read_bytes()))
+        except SyntaxError as error:
+            raise ValueError(f"{file}, line {error.lineno}: {error.msg}") from None
+        lines.append(f"{file.relative_to(own.parent)} {text}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _target(entry: EntryPoint, taken: dict[str, str]) -> str:
+    package = entry.dist.name if entry.dist else "a package without metadata"
+    if not _NAME.fullmatch(entry.name):
+        raise ValueError(
+            f"entry point of {package}, group {entry.group}: found the name {entry.name!r}, allowed: letters, digits and _, a letter"
+            " first"
+        )
+    if taken.get(entry.name, entry.value) != entry.value:
+        raise ValueError(
+            f"entry point of {package}, group {entry.group}: found the name {entry.name!r}, which {taken[entry.name]} has already"
+        )
+    return entry.value
+
+
+def _registry(group: str) -> dict[str, str]:
+    module, _, name = GROUPS[group].partition(":")
+    registry: dict[str, str] = getattr(import_module(module), name)
+    return registry

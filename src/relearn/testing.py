@@ -1,0 +1,297 @@
+"""Contracts of the methods that other packages bring: base classes for their tests, run by pytest.
+
+A package that registers a method (:mod:`relearn.runs.plugins`) tests it by a subclass that says how to make one::
+
+    from relearn.testing import DefenceContract
+
+    class TestMyFilter(DefenceContract):
+        def make(self):
+            return MyFilter(fraction=0.2)
+
+The project's own methods pass the same contracts.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+
+def labelled_points(n: int = 60, d: int = 6, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Features of three classes, (n, d), each with its own centre, and their labels, (n,)."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    return (rng.normal(size=(n, d)) + 2 * np.eye(3, d)[y]).astype(np.float32), y
+
+
+class DefenceContract:
+    """What every filter of training points promises, whatever it thinks of the points.
+
+    ``fit_predict(X, y)`` takes features (n, d), or a stack of sets (T, n, d), with labels (n,), and returns int64 of the labels'
+    shape: 1 keeps a point, -1 drops it. :class:`relearn.methods.detector.Detector` provides all but the decision.
+    """
+
+    draws = False
+    """Whether it draws random numbers: then each set of a stack has its own."""
+    accepts_no_points = True
+
+    def make(self) -> Any:
+        """A new defence, with arguments that suit 60 points of three classes."""
+        raise NotImplementedError
+
+    def test_answers_one_or_minus_one_for_every_point(self) -> None:
+        X, y = labelled_points()
+        kept = self.make().fit_predict(X, y)
+        assert isinstance(kept, np.ndarray) and kept.shape == (60,) and kept.dtype == np.int64
+        assert set(kept.tolist()) <= {1, -1}
+
+    def test_is_deterministic_and_leaves_no_trace(self) -> None:
+        from sklearn.base import clone
+
+        defence = self.make()
+        X, y = labelled_points()
+        before, parameters, state = (X.copy(), y.copy()), defence.get_params(), str(np.random.get_state())
+        torch_state = torch.get_rng_state()
+        first = defence.fit_predict(X, y)
+        np.testing.assert_array_equal(defence.fit_predict(X, y), first)
+        np.testing.assert_array_equal(clone(defence).fit_predict(X, y), first)
+        assert (before[0] == X).all() and (y == before[1]).all() and defence.get_params() == parameters
+        assert str(np.random.get_state()) == state and torch.equal(torch.get_rng_state(), torch_state)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_leaves_the_callers_features_alone_also_in_a_crowd(self, dtype: Any) -> None:
+        X, y = np.repeat(labelled_points(n=3)[0].astype(dtype), 40, axis=0), np.arange(120) % 2
+        before = X.copy()
+        self.make().fit_predict(X, y)
+        self.make().fit_predict(torch.from_numpy(X), y)
+        np.testing.assert_array_equal(X, before)
+
+    def test_arrays_and_tensors_give_the_same(self) -> None:
+        defence, (X, y) = self.make(), labelled_points()
+        kept = defence.fit_predict(X, y)
+        features = torch.from_numpy(X).requires_grad_()
+        np.testing.assert_array_equal(defence.fit_predict(features, torch.from_numpy(y)), kept)
+        np.testing.assert_array_equal(defence.fit_predict(X.tolist(), y.tolist()), kept)
+        np.testing.assert_array_equal(defence.fit_predict(X[:, ::-1][:, ::-1], y), kept)
+
+    def test_labels_may_be_anything_that_can_be_told_apart(self) -> None:
+        defence, (X, y) = self.make(), labelled_points()
+        kept = defence.fit_predict(X, y)
+        for names in (np.array([-5, 17, 1000]), np.array(["cat", "dog", "frog"]), np.array([0.5, 1.5, 2.5])):
+            np.testing.assert_array_equal(defence.fit_predict(X, names[y]), kept)
+
+    def test_a_stack_is_one_answer_for_each_set(self) -> None:
+        defence = self.make()
+        X, y = np.stack([labelled_points(seed=seed)[0] for seed in range(3)]), labelled_points()[1]
+        kept = defence.fit_predict(X, y)
+        assert kept.shape == (3, 60) and kept.dtype == np.int64
+        np.testing.assert_array_equal(defence.fit_predict(torch.from_numpy(X), np.stack([y] * 3)), kept)
+        for t in range(1 if self.draws else 3):
+            np.testing.assert_array_equal(defence.fit_predict(X[t], y), kept[t])
+        assert defence.fit_predict(X[:0], y).shape == (0, 60)
+
+    def test_the_constructor_only_stores(self) -> None:
+        nonsense = {parameter: object() for parameter in self.make().get_params()}
+        stored = type(self.make())(**nonsense)
+        assert vars(stored) == nonsense == stored.get_params()
+
+    def test_scikit_learns_clone_works(self) -> None:
+        from sklearn.base import clone
+
+        defence = self.make()
+        copy = clone(defence)
+        assert type(copy) is type(defence) and copy is not defence
+        assert copy.get_params() == defence.get_params()
+        for name, value in defence.get_params().items():
+            assert copy.set_params(**{name: value}) is copy
+        with pytest.raises(ValueError, match="has no parameter 'nonsense'"):
+            copy.set_params(nonsense=1)
+
+    def test_features_that_are_not_finite_are_refused_by_row(self) -> None:
+        X, y = labelled_points()
+        X[[7, 30]] = np.nan
+        with pytest.raises(ValueError, match="rows 7, 30"):
+            self.make().fit_predict(X, y)
+
+    def test_labels_that_are_too_few_are_refused(self) -> None:
+        X, y = labelled_points()
+        with pytest.raises(ValueError, match=r"y has shape \(59,\)"):
+            self.make().fit_predict(X, y[:-1])
+
+    def test_an_empty_set_has_an_empty_answer(self) -> None:
+        if self.accepts_no_points:
+            kept = self.make().fit_predict(np.zeros((0, 4)), [])
+            assert kept.shape == (0,) and kept.dtype == np.int64
+
+    def test_a_class_of_one_point_and_a_set_of_one_class(self) -> None:
+        X, y = labelled_points()
+        y[0] = 99
+        assert set(self.make().fit_predict(X, y).tolist()) <= {1, -1}
+        assert (self.make().fit_predict(X, np.full(60, 4)) == 1).sum() > 30
+
+    def test_constant_features(self) -> None:
+        X, y = np.full((60, 4), 0.1, np.float32), labelled_points()[1]
+        kept = self.make().fit_predict(X, y)
+        np.testing.assert_array_equal(self.make().fit_predict(X + 5, y), kept)
+        assert set(kept.tolist()) <= {1, -1}
+
+    def test_duplicates_of_one_point_under_many_labels(self) -> None:
+        X, y = labelled_points()
+        X[:12] = X[0]
+        np.testing.assert_array_equal(
+            self.make().fit_predict(X, y), self.make().fit_predict(X.copy(), y.copy())
+        )
+
+    @pytest.mark.gpu
+    def test_a_gpu_gives_the_same(self) -> None:
+        X, y = labelled_points()
+        kept = self.make().fit_predict(torch.from_numpy(X).cuda(), torch.from_numpy(y).cuda())
+        np.testing.assert_array_equal(kept, self.make().fit_predict(X, y))
+
+
+def small_network(seed: int, dropout: float = 0.2) -> nn.Module:
+    """A narrow ResNet18 for images of 8 x 8 pixels, in evaluation mode."""
+    from relearn.models import create
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return create("ResNet18", classes=3, width=0.07, dropout=dropout).eval()
+
+
+class AttackContract:
+    """What every crafting of clean-label poisons promises.
+
+    ``craft(substitutes, bases, targets, *, eps, iterations, seed, **arguments)`` returns a
+    :class:`relearn.methods.crafting.Crafted`: poisons (T, k, C, H, W) with pixels in [0, 1], at most ``eps`` from
+    ``bases`` of the same shape, and ``final_loss`` (T,). A run that is interrupted and resumed gives the same bits.
+    """
+
+    eps = 0.1
+    iterations = 3
+
+    def craft(self, substitutes: list[nn.Module], bases: Tensor, targets: Tensor, **options: Any) -> Any:
+        """Call the attack, with its own arguments added; ``options`` are eps, iterations, seed, log, checkpoint and so on."""
+        raise NotImplementedError
+
+    def _craft(self, substitutes: list[nn.Module] | None = None, **options: Any) -> Any:
+        draw = torch.Generator().manual_seed(1)
+        bases, targets = torch.rand(2, 3, 8, 8, generator=draw), torch.rand(2, 3, 8, 8, generator=draw)
+        chosen = {"eps": self.eps, "iterations": self.iterations, "seed": 0, "precision": "fp32", **options}
+        return self.craft(substitutes or [small_network(0), small_network(1)], bases, targets, **chosen)
+
+    def test_poisons_stay_in_their_ball_and_in_the_pixels_range(self) -> None:
+        made = self._craft()
+        assert made.poisons.shape == (2, 2, 3, 8, 8) and made.bases.shape == made.poisons.shape
+        assert made.poisons.isfinite().all() and made.poisons.min() >= 0 and made.poisons.max() <= 1
+        assert (made.poisons - made.bases).abs().max() <= self.eps + 1e-6
+        assert not torch.equal(made.poisons, made.bases), "no poison moved"
+        assert made.final_loss.shape == (2,) and made.final_loss.isfinite().all()
+
+    def test_the_seed_decides_and_the_global_state_does_not(self) -> None:
+        first = self._craft()
+        torch.rand(3)
+        state = torch.get_rng_state()
+        assert torch.equal(self._craft().poisons, first.poisons)
+        assert torch.equal(torch.get_rng_state(), state), "the global random state changed"
+
+    def test_substitutes_are_left_as_they_were(self) -> None:
+        nets = [small_network(0), small_network(1)]
+        before = [{name: value.clone() for name, value in net.state_dict().items()} for net in nets]
+        self._craft(nets)
+        for net, old in zip(nets, before):
+            assert not net.training
+            assert all(torch.equal(value, old[name]) for name, value in net.state_dict().items())
+            assert all(weight.requires_grad and weight.grad is None for weight in net.parameters())
+
+    def test_an_interrupted_run_resumes_to_the_same_bits(self) -> None:
+        class Kept:
+            state: dict[str, Any] | None = None
+
+            def load(self) -> dict[str, Any] | None:
+                return self.state
+
+            def save(self, state: dict[str, Any]) -> None:
+                self.state = {k: v.clone() if isinstance(v, Tensor) else v for k, v in state.items()}
+
+        def stop(iteration: int, **_: Any) -> None:
+            if iteration == 2:
+                raise KeyboardInterrupt
+
+        whole, kept = self._craft(), Kept()
+        with pytest.raises(KeyboardInterrupt):
+            self._craft(log=stop, checkpoint=kept, checkpoint_every=1)
+        assert kept.state is not None
+        assert torch.equal(self._craft(checkpoint=kept, checkpoint_every=1).poisons, whole.poisons)
+
+
+class ModelContract:
+    """What every image network promises: it is a :class:`relearn.models.classifier.Classifier`."""
+
+    def make(self, **arguments: Any) -> Any:
+        """A new network: its class called with classes, in_channels, width, depth, dropout, mean and std."""
+        raise NotImplementedError
+
+    def test_logits_are_the_head_of_the_features(self) -> None:
+        net, images = self.make(classes=5, width=0.25).eval(), torch.rand(2, 3, 16, 16)
+        features = net.features(images)
+        assert features.shape == (2, net.feature_dim)
+        torch.testing.assert_close(net(images), net.head(features))
+        assert net(images).shape == (2, 5)
+
+    def test_images_of_a_batch_do_not_influence_each_other(self) -> None:
+        net, images = self.make(classes=5, width=0.25).eval(), torch.rand(3, 3, 16, 16)
+        torch.testing.assert_close(net(images)[:1], net(images[:1]), rtol=1e-4, atol=1e-5)
+
+    def test_pixels_are_standardised_inside(self) -> None:
+        torch.manual_seed(0)
+        plain = self.make(classes=5, width=0.25).eval()
+        torch.manual_seed(0)
+        mean, std = [0.5, 0.4, 0.3], [0.2, 0.3, 0.4]
+        own = self.make(classes=5, width=0.25, mean=mean, std=std).eval()
+        images = torch.rand(2, 3, 16, 16)
+        standard = (images - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None]
+        torch.testing.assert_close(own(images), plain(standard), rtol=1e-4, atol=1e-5)
+
+    def test_dropout_acts_only_in_training(self) -> None:
+        net, images = self.make(classes=5, width=0.25, dropout=0.5), torch.rand(4, 3, 16, 16)
+        net.eval()
+        assert torch.equal(net(images), net(images))
+
+
+class InitialisationContract:
+    """What every initialisation promises (:mod:`relearn.methods.initialised`): it sets parameters and leaves no other trace."""
+
+    def initialise(self, model: nn.Module, loss: Any, batches: Any, *, seed: int) -> Any:
+        """Call the method, with its own arguments added."""
+        raise NotImplementedError
+
+    def _images(self) -> Any:
+        draw = torch.Generator().manual_seed(7)
+        while True:
+            yield torch.rand(12, 3, 8, 8, generator=draw), torch.randint(0, 3, (12,), generator=draw)
+
+    def test_it_sets_parameters_and_leaves_no_other_trace(self) -> None:
+        results = []
+        for start in (3, 4):
+            model = small_network(0)
+            list(model.modules())[1].train()  # a mode of its own, to be kept
+            before = copy.deepcopy(model)
+            torch.manual_seed(start)  # what the global generator holds has no influence
+            state = torch.get_rng_state()
+            done = self.initialise(model, nn.functional.cross_entropy, self._images(), seed=5)
+            assert torch.equal(torch.get_rng_state(), state), "the global random state changed"
+            assert [one.training for one in model.modules()] == [one.training for one in before.modules()]
+            assert all(torch.equal(a, b) for a, b in zip(model.buffers(), before.buffers()))
+            now, old = list(model.parameters()), list(before.parameters())
+            assert all(a.shape == b.shape and a.grad is None and a.isfinite().all() for a, b in zip(now, old))
+            assert any(not torch.equal(a, b) for a, b in zip(now, old)), "no parameter changed"
+            results.append((done, now))
+        (one, weights), (other, others) = results
+        assert one == other and all(torch.equal(a, b) for a, b in zip(weights, others))
+        assert one.outcome == "ok" and one.outcome_step is None

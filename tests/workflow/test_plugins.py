@@ -1,0 +1,190 @@
+"""A package with a defence, an attack, an initialisation and a network is installed by pip; params.yaml names them, real jobs run them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import yaml
+
+from relearn.params.messages import check
+from relearn.params.types import Count, OneOf, Section, Unique0, also
+from relearn.runs import plugins
+from relearn.runs.code_version import code_version
+from relearn.testing import AttackContract, DefenceContract, InitialisationContract, ModelContract
+
+from .test_recipes import House
+
+PACKAGE = Path(__file__).resolve().parents[1] / "plugin_package"
+sys.path.append(str(PACKAGE))
+import relearn_example  # noqa: E402
+
+
+class TestBrightnessFilter(DefenceContract):
+    def make(self) -> Any:
+        return relearn_example.BrightnessFilter(0.2)
+
+
+class TestBlendedTarget(AttackContract):
+    def craft(self, substitutes: Any, bases: Any, targets: Any, **options: Any) -> Any:
+        return relearn_example.blended_target(substitutes, bases, targets, **options)
+
+
+class TestHalved(InitialisationContract):
+    def initialise(self, model: Any, loss: Any, batches: Any, *, seed: int) -> Any:
+        return relearn_example.halved(model, loss, batches, seed=seed)
+
+
+class TestOneStage(ModelContract):
+    def make(self, **arguments: Any) -> Any:
+        return relearn_example.OneStage(**arguments)
+
+
+class TestConvexPolytope(AttackContract):
+    def craft(self, substitutes: Any, bases: Any, targets: Any, **options: Any) -> Any:
+        from relearn.methods.convex_polytope import craft
+
+        return craft(substitutes, bases, targets, **options)
+
+
+class LeavesTheBall(TestBlendedTarget):
+    """A control: an attack that breaks its promise fails the contract."""
+
+    __test__ = False
+
+    def craft(self, substitutes: Any, bases: Any, targets: Any, **options: Any) -> Any:
+        made = super().craft(substitutes, bases, targets, **options)
+        made.poisons = (made.poisons + 0.3).clamp(0, 1)
+        return made
+
+
+def test_an_attack_that_leaves_its_ball_fails_the_contract() -> None:
+    with pytest.raises(AssertionError):
+        LeavesTheBall().test_poisons_stay_in_their_ball_and_in_the_pixels_range()
+
+
+@pytest.mark.parametrize("name", ["deep_knn", "9lives", "a/b"])
+def test_a_name_that_is_taken_or_no_name_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint(name, "elsewhere:Filter", "relearn.defences")
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [entry] if group == "relearn.defences" else [])
+    with pytest.raises(ValueError, match=rf"group relearn\.defences: found the name '{name}'"):
+        plugins.installed.__wrapped__()
+
+
+def test_a_code_version_covers_the_whole_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "some_plugin"
+    own.mkdir()
+    (own / "__init__.py").write_text("")
+    (own / "inner.py").write_text("FACTOR = 2  # twice\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    step = "relearn.methods.deep_knn"
+    first = code_version(step, "some_plugin.inner")
+    assert first.endswith("+some_plugin") and first != code_version(step) and plugins.needed(first)
+    assert not plugins.needed(code_version(step))
+    (own / "inner.py").write_text("FACTOR = 2  # a comment\n")
+    assert code_version(step, "some_plugin.inner") == first
+    (own / "inner.py").write_text("FACTOR = 3\n")
+    assert code_version(step, "some_plugin.inner") != first
+    with pytest.raises(ValueError, match="found the package not_there, which is not installed"):
+        code_version(step, "not_there.inner")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which pip has installed the package."""
+    copy, found = tmp_path_factory.mktemp("source") / "package", tmp_path_factory.mktemp("site")
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, "--target", found, copy], check=True)
+    return found
+
+
+@pytest.mark.slow
+def test_params_yaml_may_name_what_an_installed_package_registers(tmp_path: Path, site: Path) -> None:
+    house = House(tmp_path / "checkout")
+    house.env["PYTHONPATH"] = f"{site}:{house.root / 'src'}"
+    before = house.records()
+    codes = code_of(house, "before")
+    house.set(
+        {
+            "poisoning.filter.brightness_filter": {"fraction": 0.05},
+            "poisoning.craft.attacks.blended_target": {"eps": 0.2, "lr": 0.04, "iterations": 5},
+            "poisoning.studies.transfer.blended_target": ["brightness_filter", "deep_knn"],
+            "poisoning.pretrain.victims.architectures": ["SENet18", "ResNet18", "OneStage"],
+            "gradinit.networks.halved": ["VGG-19-BN"],
+            "gradinit.initialise.halved": {"factor": 0.25},
+        }
+    )
+    new = set(house.records()) - set(before)
+    runs = "results/mini/runs/poisoning"
+    filtered = f"{runs}/filter/transfer/blended_target/brightness_filter/OneStage/seed0/record.json"
+    trained = f"{runs}/train/transfer/blended_target/brightness_filter/OneStage/seed0/record.json"
+    assert {filtered, trained, f"{runs}/craft/blended_target/seed0/record.json"} <= new
+    with_plugins = code_of(house, "with")
+    assert all(with_plugins[run] == code for run, code in codes.items())  # nothing else is stale
+    assert (
+        with_plugins["filter/transfer/blended_target/brightness_filter/OneStage/seed0"]
+        .split()[0]
+        .endswith("+relearn_example")
+    )
+
+    started = "results/mini/runs/gradinit/initialise/grid/VGG-19-BN/halved/seed0/record.json"
+    assert started in new
+    house.run("snakemake", "--cores", "2", "--quiet", "all", "--", trained, started)
+    scales = (house.root / started).with_name("scales.csv").read_text().splitlines()
+    assert len(scales) > 10 and all(line.endswith(",0.25") for line in scales[1:])
+    record = json.loads((house.root / filtered).read_text())
+    assert record["outcome"] == "ok" and record["settings"]["fraction"] == 0.05
+    assert record["code"]["version"].endswith("+relearn_example")
+    removed = record["metrics"]["poisons_removed_frac"] * 5 + record["metrics"]["clean_removed_frac"] * 495
+    assert removed == pytest.approx(25, abs=1)  # a twentieth of 500 points
+    house.run("relearn", "render", "--root", "results/mini", "--params", "params.yaml")
+
+    house.set({"poisoning.studies.transfer.blended_target": ["brightnes_filter"]})
+    wrong = subprocess.run(
+        ["relearn", "validate"], cwd=house.root, env=house.env, capture_output=True, text=True
+    )
+    assert wrong.returncode and "brightness_filter" in wrong.stderr + wrong.stdout
+
+
+def code_of(house: House, name: str) -> dict[str, str]:
+    """Run → code version and identity, for the runs of poisoning."""
+    house.run("relearn", "code", "--scale", "mini", "--out", name)
+    (file,) = (house.root / name).glob("poisoning*")
+    steps = yaml.safe_load(file.read_text())
+    return {f"{step}/{run}": code for step, runs in steps.items() for run, code in runs.items()}
+
+
+def test_registering_adds_and_replaces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from relearn.methods import DEFENCES, load
+
+    monkeypatch.setattr(
+        plugins, "installed", lambda: {"relearn.defences": {"brightness": "relearn_example:BrightnessFilter"}}
+    )
+    before = dict(DEFENCES)
+    try:
+        plugins.register()
+        assert load(DEFENCES, "brightness") is relearn_example.BrightnessFilter
+        assert before.items() <= DEFENCES.items()
+    finally:
+        DEFENCES.pop("brightness", None)
+    assert before == DEFENCES
+
+
+def test_a_section_takes_the_keys_of_plugins_and_keeps_only_those_given() -> None:
+    class Inner(Section):
+        a: Count
+
+    names = Annotated[list[Annotated[str, OneOf(("x", "y"))]], Unique0]
+    wide = also(["mine"], names)(Inner)
+    assert check({"a": 1}, wide) == ({"a": 1}, [])
+    assert check({"a": 1, "mine": ["x"]}, wide) == ({"a": 1, "mine": ["x"]}, [])
+    ((key, text, _),) = check({"a": 1, "mine": ["z"]}, wide)[1]
+    assert key == ("mine", 0) and "'z'" in text and "x, y" in text
+    assert check({"a": 1, "other": []}, wide)[1] and check({"a": 1, "mine": []}, Inner)[1]
