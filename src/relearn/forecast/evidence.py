@@ -7,6 +7,7 @@ from the published records by ``relearn plan --evidence``; its file also has the
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from relearn.forecast.amount import Amount, amount_of
 from relearn.runs.atomic_files import canonical, write
 from relearn.studies.work import Job, Net, work_of
 
-SHIPPED = Path(__file__).with_name("evidence.json")
+SHIPPED = Path(__file__).with_name("evidence.json.gz")
 FORMER = Path(__file__).with_name("former_steps.json")
 """Study and step, with the label that tells where one step has become several, as older records call them → today's step."""
 
@@ -123,20 +124,21 @@ def job_of(
 @cache
 def shipped() -> tuple[tuple[float, ...], list[Row]]:
     """The efficiencies and the rows of the shipped table."""
-    found = json.loads(SHIPPED.read_bytes())
+    found = json.loads(gzip.decompress(SHIPPED.read_bytes()))
     rows = [Row._make([*row[:-1], row[-1] and Amount(*row[-1])]) for row in found["rows"]]
     return tuple(found["efficiencies"]), rows
 
 
 def keep(rows: Iterable[Row], efficiencies: Sequence[float], path: Path = SHIPPED) -> None:
-    """Write the table, one line per run."""
+    """Write the table, one line per run, compressed; equal rows give equal bytes."""
     lines = [
         json.dumps([*row[:6], *map(_short, row[6:8]), *row[8:10], row[10] and [*map(_short, row[10])]])
         for row in rows
     ]
     head = json.dumps([round(one, 4) for one in efficiencies])
     text = ",\n".join(f"  {line}" for line in lines)
-    write(path, f'{{\n "efficiencies": {head},\n "rows": [\n{text}\n ]\n}}\n'.encode())
+    whole = f'{{\n "efficiencies": {head},\n "rows": [\n{text}\n ]\n}}\n'
+    write(path, gzip.compress(whole.encode(), compresslevel=9, mtime=0))
     shipped.cache_clear()
 
 
