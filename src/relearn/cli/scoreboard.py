@@ -1,12 +1,17 @@
-"""relearn scoreboard: every claim at every scale, as CSV and Markdown below results/published.
+"""relearn scoreboard: every claim at every scale, and what each method reached, as CSV and Markdown below results/published.
 
-It reads results/published/<scale>/claims.json, or results/<scale>/claims.json if that is newer.
+The scoreboard reads results/published/<scale>/claims.json, or results/<scale>/claims.json if that is newer; the leaderboards
+read the published runs.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relearn.report.leaderboard import Board, Row
 
 NEEDS_TORCH = False
 BEGIN, END = "<!-- scoreboard: begin -->", "<!-- scoreboard: end -->"
@@ -15,7 +20,7 @@ BEGIN, END = "<!-- scoreboard: begin -->", "<!-- scoreboard: end -->"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=Path, default=Path("results"), help="default: results")
-    parser.add_argument("--out", type=Path, help="folder of the two files; default: RESULTS/published")
+    parser.add_argument("--out", type=Path, help="folder of the four files; default: RESULTS/published")
     parser.add_argument("--short", action="store_true", help="print the short form and write nothing")
     parser.add_argument(
         "--page", type=Path, help="also put the short form into this page, between its two marks"
@@ -28,7 +33,7 @@ def main(args: argparse.Namespace) -> int:
     Raises:
         ValueError: no claims of any scale, or a page without the two marks.
     """
-    from relearn.report import claims, scoreboard, table_formats
+    from relearn.report import claims, leaderboard, scoreboard, table_formats
     from relearn.runs.atomic_files import write
     from relearn.studies.study import all_studies
 
@@ -47,12 +52,31 @@ def main(args: argparse.Namespace) -> int:
         out / "scoreboard.csv": table_formats.csv_text(scoreboard.FIELDS, scoreboard.table(board)),
         out / "scoreboard.md": scoreboard.markdown(board),
     }
+    boards = leaderboards(args.results / "published")
+    lines = [row.line(one.unit, one.factor) for one, own in boards for row in own]
+    written[out / "leaderboard.csv"] = table_formats.csv_text(leaderboard.FIELDS, lines)
+    written[out / "leaderboard.md"] = leaderboard.markdown(boards)
     if args.page:
         written[args.page] = with_block(args.page, scoreboard.short(board))
     for path, text in written.items():
         write(path, text.encode())
         print(path)
     return 0
+
+
+def leaderboards(published: Path) -> list[tuple[Board, list[Row]]]:
+    """The boards of all studies, with their rows at all published scales."""
+    from relearn.report import leaderboard, runs, scoreboard
+    from relearn.studies.study import all_studies
+
+    stores = {scale: published / scale for scale in scoreboard.SCALES}
+    found = {scale: runs.load(path, scale)[0] for scale, path in stores.items() if path.is_dir()}
+    boards = []
+    for study in all_studies():
+        for board in getattr(study.part("claims"), "BOARDS", ()):
+            rows = [leaderboard.rows(board, study.name, scale, of_scale) for scale, of_scale in found.items()]
+            boards.append((board, [row for several in rows for row in several]))
+    return boards
 
 
 def with_block(page: Path, block: str) -> str:

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from relearn.report.comparisons import Comparison, Finding
+from relearn.report.leaderboard import Board
 from relearn.report.quantities import Evidence
 from relearn.report.verdicts import MIN_VICTIM_ACCURACY
 from relearn.studies.gradinit.claims import exact, images, starts, translation
@@ -39,6 +40,19 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
     "bn_magnifies": exact.bn_magnifies,
     "parameter_counts": exact.parameter_counts,
 }
+
+BOARDS = (
+    Board(
+        title="Initialisations of image networks",
+        better="higher",
+        quantity="train_from_init.accbest_frac",
+        where={"step": "train_from_init", "suite": "grid", "recipe": "sgd"},
+        method="initialisation",
+        cell="network",
+        says="Best test accuracy of a network that is trained by the same recipe from each initialisation, mean over seeds.",
+        protocol=("epochs", "batch_size", "lr"),
+    ),
+)
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:

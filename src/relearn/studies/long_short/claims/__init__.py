@@ -14,6 +14,7 @@ from relearn.report import classified
 from relearn.report.artefacts import Where
 from relearn.report.comparisons import Comparison, Finding, finding
 from relearn.report.derived import rows_of
+from relearn.report.leaderboard import Board
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 from relearn.report.seeds import Sample, average, difference, sample
@@ -42,6 +43,18 @@ BPC, PRINTED_MILLIONS = 0.99 + 0.01, 44
 SIMILAR = {"CvT-LS-13": "CvT-13"}  # pair compared in figure 5.6
 SIMILAR_ALSO = {"CvT-LS-21": "CvT-21", "ViL-LS-Medium": "ViL-Medium"}
 ALL = Above(1.0, strict=False)
+BOARDS = (
+    Board(
+        title="Attention on long-range tasks",
+        better="higher",
+        quantity="train_lra.acc_frac",
+        where={"step": "train_lra"},
+        method="attention",
+        cell="task",
+        says="Test accuracy of an encoder that is trained by the same recipe with each attention, mean over seeds.",
+        protocol=("steps", "batch_size", "lr"),
+    ),
+)
 
 
 def on_lra(attention: str, task: str) -> Where:

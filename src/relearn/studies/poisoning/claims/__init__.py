@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relearn.report.comparisons import Comparison, Finding
+from relearn.report.leaderboard import Board
 from relearn.report.quantities import Evidence
 from relearn.report.verdicts import shortcomings
 from relearn.studies.poisoning.claims import attacks, knn
@@ -24,6 +25,32 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
     "replication_helps": knn.replication_helps,
     "hull_proposition": attacks.hull_proposition,
 }
+
+_TRANSFER = {"step": "train", "setting": "transfer"}
+_THREAT = ("poison_class", "target_class", "poisons", "eps")
+BOARDS = (
+    Board(
+        title="Poisoning attacks",
+        better="higher",
+        quantity="attack_success_net",
+        where={**_TRANSFER, "defence": "none"},
+        method="attack",
+        says="Attacks on victims without a defence: success less that of the unperturbed bases, over targets and victims.",
+        protocol=_THREAT,
+        bounds=(-1.0, 1.0),
+    ),
+    Board(
+        title="Defences against poisoning",
+        better="lower",
+        quantity="attack_success_net",
+        where=_TRANSFER,
+        method="defence",
+        cell="attack",
+        says="What success of an attack a defence leaves, less that of the unperturbed bases behind the same defence.",
+        protocol=_THREAT,
+        bounds=(-1.0, 1.0),
+    ),
+)
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:

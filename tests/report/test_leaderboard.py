@@ -1,0 +1,75 @@
+"""Leaderboards: their numbers against pandas, and who gets a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas
+import pytest
+
+from relearn.report import leaderboard, runs
+from relearn.report.leaderboard import Row
+from relearn.report.statistics import Interval
+from relearn.studies.study import load
+
+PUBLISHED = Path(__file__).resolve().parents[2] / "results/published/mini"
+
+
+def row(method: str, estimate: float, low: float = 0.0, missing: int = 0) -> Row:
+    return Row("s", "b", "mini", "", method, Interval(estimate, low, 1.0), "3 seeds", missing, 0.1, "")
+
+
+def ranks(rows: Sequence[Row]) -> list[tuple[str, int | None]]:
+    return [(one.method, one.rank) for one in rows]
+
+
+def test_the_best_comes_first_ties_share_a_rank_and_gaps_follow() -> None:
+    made = [row("a", 0.3), row("b", 0.9), row("c", 0.9), row("d", 0.5)]
+    assert ranks(leaderboard.ranked(made, "higher")) == [("b", 1), ("c", 1), ("d", 3), ("a", 4)]
+    assert ranks(leaderboard.ranked(made, "lower")) == [("a", 1), ("d", 2), ("b", 3), ("c", 3)]
+
+
+def test_what_misses_a_trial_or_has_one_seed_has_no_rank() -> None:
+    alone = replace(row("alone", 0.95), interval=Interval(0.95, float("nan"), float("nan")))
+    made = [row("part", 1.0, missing=2), row("whole", 0.2), alone]
+    assert ranks(leaderboard.ranked(made, "higher")) == [("whole", 1), ("part", None), ("alone", None)]
+    assert alone.line("%", 100.0)[6:9] == ["95", "", ""]
+
+
+@pytest.fixture(scope="module")
+def mini() -> list[runs.Run]:
+    return runs.load(PUBLISHED, "mini")[0]
+
+
+@pytest.fixture(scope="module")
+def attacks() -> leaderboard.Board:
+    (board,) = (one for one in load("poisoning").part("claims").BOARDS if one.method == "attack")
+    return board
+
+
+def test_the_numbers_are_those_of_the_trials(mini: list[runs.Run], attacks: leaderboard.Board) -> None:
+    trials = pandas.read_parquet(f"{PUBLISHED}/trials.parquet")
+    table = pandas.read_parquet(f"{PUBLISHED}/runs.parquet").set_index("folder")
+    found = {one.method: one for one in leaderboard.rows(attacks, "poisoning", "mini", mini)}
+    for method in ("convex_polytope", "feature_collision"):
+        labels = table[(table.step == "train") & (table["labels.setting"] == "transfer")]
+        own = labels[(labels["labels.attack"] == method) & (labels["labels.defence"] == "none")]
+        mine = trials[trials.folder.isin(own.index)]
+        net = (pandas.to_numeric(mine.success) - pandas.to_numeric(mine.control_success)).mean()
+        assert found[method].interval.estimate == pytest.approx(net)
+        assert found[method].cpu_h * 3600 > own["cost.cpu_s"].sum()  # the runs that it reads count, too
+        assert set(found[method].runs) == set(own.index)
+
+
+def test_a_lost_run_costs_the_rank(mini: list[runs.Run], attacks: leaderboard.Board) -> None:
+    whole = {one.method: one for one in leaderboard.rows(attacks, "poisoning", "mini", mini)}
+    lost = next(folder for folder in whole["convex_polytope"].runs)
+    less = [run for run in mini if run.folder != lost]
+    part = {one.method: one for one in leaderboard.rows(attacks, "poisoning", "mini", less)}
+    assert whole["convex_polytope"].rank is not None and whole["convex_polytope"].missing == 0
+    assert part["convex_polytope"].rank is None and part["convex_polytope"].missing == 20
+    assert part["feature_collision"].rank is not None
+    page = leaderboard.markdown([(attacks, list(part.values()))])
+    assert "20 missing" in page and "| – | `convex_polytope` |" in page
