@@ -30,11 +30,6 @@ def test_every_number_is_the_records(page: str) -> None:
     assert found and not [number.fault for number in found if number.fault]
 
 
-def test_pages_of_experiments_name_their_records() -> None:
-    for path in Path(ROOT / "results/published/experiments").glob("*/README.md"):
-        assert path.relative_to(ROOT).as_posix() in PAGES
-
-
 def test_a_wrong_number_is_found() -> None:
     (right,) = numbers(PAGE.format(value="75.8", named="75.8"))
     assert not right.fault
