@@ -14,9 +14,11 @@ STYLES = ("palette.css", "site/site.css")  # in src/relearn/report
 
 
 def guides(root: Path) -> dict[Path, str]:
-    """The hand-written documents README, CHANGELOG and docs/: maps each file to its page."""
+    """README, CHANGELOG, the pages of docs/ and the leaderboards: maps each file to its page."""
     docs = root / "docs"
     found = {path: f"guides/{path.relative_to(docs).as_posix()}" for path in sorted(docs.rglob("*.md"))}
+    boards = root / "results/published/leaderboard.md"
+    found |= {boards: "guides/leaderboard.md"} if boards.is_file() else {}
     return {**found, root / "README.md": "guides/repository.md", root / "CHANGELOG.md": "guides/changes.md"}
 
 
