@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -13,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from relearn.cli import jobs
+from relearn.cli import jobs, targets
 from relearn.runs import record
+from relearn.studies import parameters
 
 from .conftest import HERE, Scratch
 
@@ -141,3 +143,44 @@ def test_ctrl_c_while_it_renders_and_then_the_same_command(finished: Scratch) ->
     assert answer.stdout.splitlines()[-1].startswith("go on: `snakemake --cores all` or `dvc repro`")
     finished.run(*SNAKEMAKE)
     assert finished.ran() == {"render": 1}
+
+
+# Snakemake takes the names of `relearn list` as targets and plans no more than they need.
+
+
+def test_a_table_and_a_claim_are_targets_and_plan_what_they_need(scratch: Scratch) -> None:
+    names = ["table2.2", "claim:hull_proposition"]
+    said = scratch.run("snakemake", "-n", "--", *names).stdout
+    plans = targets.plans(parameters.load(scratch.root / "params.yaml"))
+    records = [path for name in names for path in targets.records(targets.find(name), plans)[0]]
+    total = re.search(r"^total +(\d+)$", said, re.MULTILINE)
+    assert total and int(total[1]) == len(targets.needed(records, plans)) + len(names)
+
+
+def test_a_mistyped_target_is_answered_with_the_nearest(scratch: Scratch) -> None:
+    done = scratch.run("snakemake", "-n", "--", "tabel2.2", ok=False)
+    line = done.stdout.splitlines()[-1]
+    assert done.returncode != 0 and line.startswith("snakemake: no target or file tabel2.2; did you mean ")
+    assert "table2.2" in line and "`relearn list`" in line
+
+
+# What Snakemake says before the first job of a scale other than mini, and that it stops where data is missing.
+
+pytestmark = pytest.mark.slow  # Snakemake itself: eight CPU seconds
+
+
+def test_missing_data_stops_a_run_before_its_first_job(scratch: Scratch) -> None:
+    scratch.env["RELEARN_OFFLINE"] = "1"
+    scratch.env.pop("RELEARN_MIRROR", None)
+    scratch.env.pop("RELEARN_CACHE", None)
+    words = ("snakemake", "--cores", "1", "--config", "scale=small", "--", "lrformer")
+    done = scratch.run(*words, ok=False)
+    assert done.returncode == 1
+    said = f"{done.stdout}{done.stderr}".splitlines()
+    heads = ("jobs: ", "forecast: ", "data: ")
+    assert [line.split(": ")[0] for line in said if line.startswith(heads)] == ["jobs", "forecast", "data"]
+    (refusal,) = [line for line in said if "data missing, so nothing was started" in line]
+    assert "CIFAR-10 (170 MB): get it from https://www.cs.toronto.edu/~kriz/cifar.html" in refusal
+    assert scratch.calls() == []
+    assert not list((scratch.root / "results" / "small").rglob("record.json"))
+    assert not list((scratch.root / ".snakemake" / "locks").glob("*"))  # the next run need not unlock

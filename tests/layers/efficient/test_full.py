@@ -1,9 +1,13 @@
 """Full attention against the sum over all tokens."""
 
+from __future__ import annotations
+
 import pytest
 import torch
 
 from relearn.layers.efficient.full import FullAttention
+from relearn.layers.efficient.linear import LinearAttention
+from relearn.layers.efficient.linformer import LinformerAttention
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -26,3 +30,73 @@ def test_dropped_weights_keep_the_mean(woken, tokens) -> None:
     drawn = net(x.expand(4000, -1, -1))
     assert not torch.allclose(drawn[:1], expected)
     torch.testing.assert_close(drawn.mean(0, keepdim=True), expected, rtol=0, atol=0.1)
+
+
+# Linear attention against its n x n form.
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_it_is_the_quotient_of_sums(heads_of, woken, tokens, masked: bool) -> None:
+    net, x = woken(LinearAttention(6, 2, max_length=9)), tokens(2, 9, 6)
+    mask = torch.arange(9) % 3 != torch.tensor([[1], [2]])
+    y = net(x, mask=mask if masked else None)
+
+    def phi(z: torch.Tensor) -> torch.Tensor:
+        return torch.where(z > 0, z + 1, torch.exp(z))
+
+    for row, seen, found in zip(x, mask, y):
+        mixed = []
+        for q, k, v in heads_of(net, row):
+            weights = phi(q) @ phi(k).T * (seen if masked else 1)
+            mixed.append(weights / weights.sum(1, keepdim=True) @ v)
+        torch.testing.assert_close(torch.cat(mixed, 1) @ net.out.weight.T + net.out.bias, found)
+
+
+def test_a_query_without_features_gives_zero_and_no_nan() -> None:
+    net = LinearAttention(2, 1, max_length=3, bias=False)
+    with torch.no_grad():
+        for map_ in (net.q, net.k, net.v, net.out):
+            map_.weight.copy_(torch.eye(2))
+    x = torch.tensor([[[-1e4, -1e4], [-1e4, -1e4]]], requires_grad=True)
+    y = net(x)
+    y.sum().backward()
+    assert torch.equal(y, torch.zeros_like(y)) and x.grad is not None and x.grad.isfinite().all()
+
+
+# Linformer, alone and with a window, against loops over its formula.
+
+
+@pytest.mark.parametrize("length", [1, 5, 8, 11])
+@pytest.mark.parametrize("window", [0, 1, 2, 3, 4, 16])
+@pytest.mark.parametrize("masked", [False, True])
+def test_it_is_the_formula(heads_of, woken, tokens, length: int, window: int, masked: bool) -> None:
+    net = woken(LinformerAttention(6, 2, max_length=11, rank=3, window=window))
+    x = tokens(2, length, 6)
+    mask = (torch.arange(length) + torch.tensor([[0], [1]])) % 3 != 1
+    mask[:, 0] = True
+    y = net(x, mask=mask if masked else None)
+    side = max(window // 2, 1)
+    for row, seen, found in zip(x, mask, y):
+        real = [j for j in range(length) if not masked or seen[j]]
+        heads = []
+        for h, (q, k, v) in enumerate(heads_of(net, row)):
+            far, far_values = (
+                torch.stack([sum(net.compression[h, r, j] * one[j] for j in real) for r in range(3)])
+                for one in (k, v)
+            )
+            rows = []
+            for i in range(length):
+                home = i // window * window if window else 0
+                near = [j for j in real if window and home - side <= j < home + window + side]
+                keys = torch.cat([far, k[near]])
+                weights = torch.exp(keys @ q[i] / 3**0.5)
+                rows.append(weights @ torch.cat([far_values, v[near]]) / weights.sum())
+            heads.append(torch.stack(rows))
+        expected = torch.cat(heads, 1) @ net.out.weight.T + net.out.bias
+        torch.testing.assert_close(found, expected)
+
+
+def test_the_matrix_is_one_a_head_and_has_a_column_a_place() -> None:
+    net = LinformerAttention(6, 2, max_length=11, rank=3)
+    assert net.compression.shape == (2, 3, 11)
+    assert sum(one.numel() for one in net.parameters()) == 4 * (6 * 6 + 6) + 2 * 3 * 11

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
+import torch
 
 from relearn.runs.code_version import closure
 from relearn.steps.trained import clock as clocks
+from relearn.steps.trained.step_time import timed
 
 
 @pytest.mark.parametrize("step", ["train_lra", "train_long_char_lm", "convert_roberta"])
@@ -29,3 +33,23 @@ def test_what_is_between_stop_and_start_does_not_count(monkeypatch: pytest.Monke
         told(done, 2)
         clock.stop()
     assert (clock.spent, clock.steps, seen) == (6.0, 2, [(1, 2), (2, 2)])
+
+
+# The time of a call is that of the processor on a CPU, and that of the wall on a GPU, once the device has caught up.
+
+
+def test_on_a_cpu_waiting_costs_nothing_and_work_does() -> None:
+    def work() -> None:
+        end = time.process_time() + 0.05
+        while time.process_time() < end:
+            pass
+
+    assert timed(lambda: time.sleep(0.2), "cpu") < 0.1
+    assert 0.05 <= timed(work, "cpu") < 0.15
+
+
+def test_on_a_gpu_both_ends_wait_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", seen.append)
+    assert timed(lambda: seen.append("call"), "cuda:1") >= 0
+    assert seen == ["cuda:1", "call", "cuda:1"]

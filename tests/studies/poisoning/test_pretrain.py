@@ -1,7 +1,11 @@
 """pretrain: the recorded accuracy is the stored network's; roles and seeds start apart; a resumed job ends the same."""
 
+from __future__ import annotations
+
 import json
 
+import numpy as np
+import pytest
 import torch
 
 from relearn.data.arrays import load_prepared
@@ -36,3 +40,64 @@ def test_same_settings_and_seed_give_the_same_bits(chain):
     record = json.loads((chain.path("victim") / "record.json").read_text())
     chain.step("pretrain", "again", record["settings"], record["labels"], data="prepare/data.safetensors")
     assert chain.path("again/weights.safetensors").read_bytes() == before
+
+
+# split_overlap: a range of each class's pre-training images, everything else untouched, statistics of what is left.
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0.0, 0.5), (0.25, 0.75), (0.5, 1.0)])
+def test_the_range_of_each_class_by_hand(chain, start, stop):
+    name = f"subset-{start}"
+    chain.step("split_overlap", name, {"start": start, "stop": stop}, data="prepare/data.safetensors")
+    whole = load_prepared(chain.path("prepare/data.safetensors"))
+    part = load_prepared(chain.path(f"{name}/data.safetensors"))
+    images, labels = whole.pretrain()
+    for label in range(10):
+        own = images[labels == label]
+        wanted = own[int(40 * start) : int(40 * stop)]
+        assert torch.equal(part.pretrain()[0][part.pretrain()[1] == label], wanted)
+    kept = part.pretrain()[0].double() / 255
+    assert torch.allclose(part.mean.double(), kept.mean((0, 2, 3)), atol=1e-6)
+    assert torch.allclose(part.std.double(), kept.std((0, 2, 3), correction=0), atol=1e-6)
+    for get in ("fine_tune", "pool", "test"):
+        assert all(
+            torch.equal(a, b) for a, b in zip(getattr(part, get)(), getattr(whole, get)(), strict=True)
+        )
+    assert part.classes == whole.classes
+
+
+def test_two_halves_share_nothing_and_the_middle_shares_half(chain):
+    parts = {}
+    for name, start, stop in (("a", 0.0, 0.5), ("b", 0.5, 1.0), ("c", 0.25, 0.75)):
+        chain.step(
+            "split_overlap", f"part-{name}", {"start": start, "stop": stop}, data="prepare/data.safetensors"
+        )
+        parts[name] = set(
+            load_prepared(chain.path(f"part-{name}/data.safetensors")).tensors["pretrain"].tolist()
+        )
+    assert not parts["a"] & parts["b"] and len(parts["a"] & parts["c"]) == len(parts["a"]) / 2
+
+
+# hull_proposition and toy_example: the counts of the proposition, and the side of the target in the plane.
+
+
+def test_hull_proposition_finds_no_separator_inside_and_always_one_outside(chain):
+    record = chain.step("hull_proposition", "hull", {"dimension": 2048, "poisons": 5, "problems": 4})
+    metrics = record["metrics"]
+    assert metrics["inside_count"] == metrics["outside_count"] == 4
+    assert metrics["inside_separators_count"] == 0 and metrics["outside_separators_count"] == 4
+
+
+def test_toy_example_reports_which_poisons_mislead_the_svm(chain, read_trials):
+    record = chain.step("toy_example", "toy", {})
+    rows = read_trials(chain.path("toy"))
+    assert list(rows[0]) == ["panel", "kind", "x", "y"]
+    for panel, taken in (("feature_collision", 0), ("convex_polytope", 1)):
+        assert record["metrics"][f"{panel}_targets_taken_count"] == taken
+        here = [row for row in rows if row["panel"] == panel]
+        first, second = (
+            np.array([float(r["x"]), float(r["y"])]) for r in here if r["kind"] == "boundary_after"
+        )
+        (target,) = (np.array([float(r["x"]), float(r["y"])]) for r in here if r["kind"] == "target")
+        along, to = second - first, target - first
+        assert (along[0] * to[1] - along[1] * to[0] < 0) == bool(taken)
