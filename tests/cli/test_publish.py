@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from relearn import cli
-from relearn.cli import track
+from relearn.cli import code, track
 from relearn.report import artefacts, changes
 from relearn.report.figures import claims_forest
 from relearn.runs import provenance, record
@@ -173,6 +173,43 @@ def test_a_study_is_replaced_and_the_others_stay(tmp_path: Path, capsys: Any) ->
     capsys.readouterr()
     assert run("publish", "--from", str(later), "--to", str(target), "--study", "lrformer") == 2
     assert capsys.readouterr().err == "relearn publish: --study lrformer: no run of it at scale mini\n"
+    assert contents(target) == before
+
+
+def test_a_study_is_published_in_parts(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, later, target = (tmp_path / name for name in ("first", "later", "set"))
+    measure(first, "convex_polytope", "a" * 40)
+    measure(first, "feature_collision", "a" * 40)
+    measure(first, "feature_collision", "a" * 40, study="robustness")
+    assert run("publish", "--from", str(first), "--to", str(target)) == 0
+    measure(later, "bullseye_polytope", "b" * 40)
+    planned = [
+        code.Made(one["study"], one["step"], "", version, one["run"], ())
+        for one in Store(target).read_all()[0]
+        for version in [{"convex_polytope": "", "feature_collision": "another"}[one["labels"]["attack"]]]
+    ]
+    monkeypatch.setattr(code, "today", lambda values: planned)
+    words = ("publish", "--from", str(later), "--to", str(target), "--study", "poisoning", "--add")
+    assert run(*words) == 0  # the run whose code has changed since goes
+    found = {(one["study"], one["labels"]["attack"]) for one in Store(target).read_all()[0]}
+    assert found == {
+        ("poisoning", "convex_polytope"),
+        ("poisoning", "bullseye_polytope"),
+        ("robustness", "feature_collision"),
+    }
+    text = (target / "README.md").read_text()
+    said = "In parts, from clean commits with the same code for each run: 1 of aaaaaaaaaa, 1 of bbbbbbbbbb."
+    assert f"CPU seconds in their records. {said} |" in text
+    before = contents(target)
+    assert run("publish", "--from", str(target), "--to", str(target)) == 0
+    assert contents(target) == before
+    dirty = tmp_path / "dirty"
+    measure(dirty, "gradient_matching", "c" * 40, dirty=True)
+    capsys.readouterr()
+    assert run(*words[:1], "--from", str(dirty), *words[3:]) == 2
+    assert "3 commits among 3 records, 1 of a working tree with changes" in capsys.readouterr().err
+    assert run("publish", "--from", str(later), "--to", str(target), "--add") == 2
+    assert capsys.readouterr().err == "relearn publish: --add: found no --study, allowed: with at least one\n"
     assert contents(target) == before
 
 

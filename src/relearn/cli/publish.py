@@ -1,7 +1,8 @@
 """relearn publish: write the results that the project publishes, in few files: runs as Parquet, report, tables, figures, claims.
 
 The set goes to results/published/<scale>. It is refused if the runs of a study come from several commits or from a
-working tree with changes. `--study` replaces the runs of one study and keeps those of the others. Everything in the set is
+working tree with changes. `--study` replaces the runs of one study and keeps those of the others; with `--add` a study is published
+in parts: its published runs stay if today's plan has them with the same settings and the same code version. Everything in the set is
 rendered from its own Parquet files, so it can be rendered from them again. An existing README.md is kept, except for the
 part that this command writes. Weights and data are not copied.
 """
@@ -9,9 +10,14 @@ part that this command writes. Weights and data are not copied.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from relearn.cli import render
+
+if TYPE_CHECKING:
+    from relearn.report.runs import Run
 
 NEEDS_TORCH = False
 PUBLISHED = Path("results/published")
@@ -31,6 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="STUDY",
         help="only this study's runs; the others stay as published",
+    )
+    parser.add_argument(
+        "--add",
+        action="store_true",
+        help="with --study: add to its published runs, which must be of clean commits with the same code for each run",
     )
     parser.add_argument("--to", type=Path, help="default: results/published/<scale>")
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
@@ -59,6 +70,8 @@ def main(args: argparse.Namespace) -> int:
     asked = argparse.Namespace(**vars(args), root=None, artefact=None)
     values, found, problems = render.inputs(asked)
     target = args.to or PUBLISHED / asked.scale
+    if args.add and not args.study:
+        raise ValueError("--add: found no --study, allowed: with at least one")
     if args.study:
         for name in args.study:
             if not any(run.study == load(name).name for run in found):
@@ -66,11 +79,18 @@ def main(args: argparse.Namespace) -> int:
         fresh = [run for run in found if run.study in args.study]
         kept, broken = runs.load(target, asked.scale) if is_store(target) else ([], [])
         found = fresh + [run for run in kept if run.study not in args.study]
+        if args.add:
+            found += _same(values, fresh, [run for run in kept if run.study in args.study])
         problems = [*problems, *broken]
+    found.sort(key=lambda run: run.folder)
     if problems:
         raise ValueError(f"{problems[0]} (of {len(problems)} records that cannot be published)")
+    page = target / "README.md"
+    before = page.read_text(encoding="utf-8") if page.is_file() else ""
+    parts = published_set.in_parts(before) - set(args.study or ()) | set(args.study if args.add else ())
     for study, of in published_set.by_study(found).items():
-        if not args.allow_mixed and not published_set.one_clean_commit(of):
+        sound = published_set.one_clean_commit(of) or (study in parts and published_set.clean(of))
+        if not args.allow_mixed and not sound:
             raise ValueError(
                 f"--scale {asked.scale}: {study}: {published_set.mixture(of)}; allowed: one clean commit, or --allow-mixed"
             )
@@ -86,9 +106,7 @@ def main(args: argparse.Namespace) -> int:
         stored, _ = runs.load(new, asked.scale)
         covered, judged = render.write(asked, new, values, stored, (), Layout(published=True))
         published_set.gather(new, empty=[one.artefact for one in covered if not one.measured])
-        page = target / "README.md"
-        before = page.read_text(encoding="utf-8") if page.is_file() else ""
-        text = published_set.readme(before, asked.scale, stored, judged)
+        text = published_set.readme(before, asked.scale, stored, judged, parts)
         (new / page.name).write_text(text, encoding="utf-8", newline="\n")
         made = {path.relative_to(new) for path in new.rglob("*")}
     for path in (*target.glob("figures/*.png"), *target.glob("*.parquet")):
@@ -97,3 +115,17 @@ def main(args: argparse.Namespace) -> int:
     size = sum((target / path).stat().st_size for path in made if (target / path).is_file())
     print(f"published {len(stored)} runs in {target}, {size / 2**20:.1f} MiB")
     return 0
+
+
+def _same(values: dict[str, Any], fresh: Sequence[Run], kept: Sequence[Run]) -> list[Run]:
+    """The published runs that today's plan has with the same settings and the same code, and that are not made anew."""
+    from relearn.cli import code
+
+    planned = {made.run: made.code for made in code.today(values)}
+    anew = {run.folder for run in fresh}
+    same = [run for run in kept if planned.get(run.record["run"]) == run.record["code"]["version"]]
+    left = [run for run in same if run.folder not in anew]
+    print(
+        f"{len(left)} published runs stay, {len(same) - len(left)} are made anew, {len(kept) - len(same)} are not of today's plan"
+    )
+    return left

@@ -14,6 +14,7 @@ The CSV files are those written by `relearn render`; :mod:`relearn.runs.tidy_csv
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -26,6 +27,8 @@ from relearn.runs import parquet_file, tidy_csv
 from relearn.runs.run_store import Store
 
 BEGIN, END = "<!-- written by relearn publish: begin -->", "<!-- written by relearn publish: end -->"
+
+IN_PARTS = "In parts, from clean commits with the same code for each run"
 
 
 def gather(folder: Path, empty: Collection[str] = ()) -> None:
@@ -81,9 +84,14 @@ def by_study(runs: Iterable[Run]) -> dict[str, list[Run]]:
     return dict(sorted(found.items()))
 
 
-def one_clean_commit(runs: Iterable[Run]) -> bool:
+def one_clean_commit(runs: Sequence[Run]) -> bool:
+    return len({run.record["code"]["commit"] for run in runs}) == 1 and clean(runs)
+
+
+def clean(runs: Iterable[Run]) -> bool:
+    """Whether every run comes from a commit without changes in the working tree."""
     code = [run.record["code"] for run in runs]
-    return len({one["commit"] for one in code}) == 1 and all(one["dirty"] is False for one in code)
+    return all(one["commit"] and one["dirty"] is False for one in code)
 
 
 def mixture(runs: Sequence[Run]) -> str:
@@ -95,17 +103,32 @@ def mixture(runs: Sequence[Run]) -> str:
     return f"{several}, {changed} of a working tree with changes (+): {listed}"
 
 
-def readme(before: str, scale: str, runs: Sequence[Run], claims: Sequence[Claim]) -> str:
-    """The README of the set: text outside the marks stays, text between them is replaced."""
-    body = "\n".join([BEGIN, *_facts(scale, runs), *_verdicts(claims), END])
+def in_parts(readme: str) -> set[str]:
+    """The studies that the README of a set calls published in parts."""
+    return set(re.findall(rf"^\| (\w+) \| .*{IN_PARTS}", readme, re.MULTILINE))
+
+
+def readme(
+    before: str, scale: str, runs: Sequence[Run], claims: Sequence[Claim], parts: Collection[str] = ()
+) -> str:
+    """The README of the set: text outside the marks stays, text between them is replaced.
+
+    Args:
+        parts: studies whose runs come from several commits with the same code for each run.
+    """
+    body = "\n".join([BEGIN, *_facts(scale, runs, parts), *_verdicts(claims), END])
     if BEGIN in before and END in before:
         return before.partition(BEGIN)[0] + body + before.partition(END)[2]
     return f"{before.rstrip() or f'# Scale {scale}'}\n\n{body}\n"
 
 
-def _facts(scale: str, runs: Sequence[Run]) -> list[str]:
+def _facts(scale: str, runs: Sequence[Run], parts: Collection[str]) -> list[str]:
     whole = one_clean_commit(runs)
-    rows = [] if whole else [f"| {study} | {_origin(of)} |" for study, of in by_study(runs).items()]
+    rows = (
+        []
+        if whole
+        else [f"| {study} | {_origin(of, study in parts)} |" for study, of in by_study(runs).items()]
+    )
     table = ["", "| study | runs |", "|---|---|", *rows] if rows else []
     return [
         _origin(runs) if whole else f"{len(runs)} runs, each study from a commit of its own.",
@@ -126,15 +149,18 @@ def _facts(scale: str, runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def _origin(runs: Sequence[Run]) -> str:
+def _origin(runs: Sequence[Run], parts: bool = False) -> str:
     """Number of runs, first and last day, CPU cost, and the code that made them."""
     days = sorted(str(run.record["cost"]["ended"])[:10] for run in runs)
     seconds = sum(float(run.record["cost"].get("cpu_s") or 0.0) for run in runs)
-    code = (
-        f"The clean commit {cost.version(runs[0])}"
-        if one_clean_commit(runs)
-        else f"A mixture: {mixture(runs)}"
-    )
+    if one_clean_commit(runs):
+        code = f"The clean commit {cost.version(runs[0])}"
+    elif parts and clean(runs):
+        counts = Counter(cost.version(run) for run in runs)
+        listed = ", ".join(f"{count} of {name}" for name, count in sorted(counts.items()))
+        code = f"{IN_PARTS}: {listed}"
+    else:
+        code = f"A mixture: {mixture(runs)}"
     return f"{len(runs)} runs, the last of {days[-1]}, the first of {days[0]}; {seconds:,.0f} CPU seconds in their records. {code}."
 
 
