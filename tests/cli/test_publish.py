@@ -207,7 +207,7 @@ def test_a_study_is_published_in_parts(tmp_path: Path, capsys: Any, monkeypatch:
     measure(dirty, "gradient_matching", "c" * 40, dirty=True)
     capsys.readouterr()
     assert run(*words[:1], "--from", str(dirty), *words[3:]) == 2
-    assert "3 commits among 3 records, 1 of a working tree with changes" in capsys.readouterr().err
+    assert "2 commits among 2 records, 1 of a working tree with changes" in capsys.readouterr().err
     assert run("publish", "--from", str(later), "--to", str(target), "--add") == 2
     assert capsys.readouterr().err == "relearn publish: --add: found no --study, allowed: with at least one\n"
     assert contents(target) == before
