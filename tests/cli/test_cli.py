@@ -119,7 +119,7 @@ def test_a_command_explains_itself(command, capsys, monkeypatch):
     said = capsys.readouterr().out
     assert ended.value.code == 0 and said.startswith(f"usage: relearn {command} ")
     *_, name = command.split()
-    module = f"relearn.cli.{name}" if name in cli.VERBS else load("poisoning").steps[name]
+    module = f"relearn.cli.{name.replace('-', '_')}" if name in cli.VERBS else load("poisoning").steps[name]
     assert overview.docstring(module).splitlines()[-1] in said
 
 

@@ -28,6 +28,7 @@ VERBS = (
     *("render", "publish", "track", "ui", "jobs", "pack", "adopt", "recover"),
     *("compare", "scoreboard", "plan", "power"),
     *("setups", "code", "validate", "dvc", "docs", "warm", "robustness"),
+    *("release-models", "fetch-models"),
 )
 
 
@@ -45,15 +46,16 @@ def main(argv: list[str] | None = None) -> int:
         return _step(load(name), argv)
     if name not in VERBS:
         return _unknown(name, (*VERBS, *STUDIES), "no verb or study")
-    parser = _parser(argv[:1], f"relearn.cli.{name}")
-    import_module(f"relearn.cli.{name}").add_arguments(parser)
+    module = f"relearn.cli.{name.replace('-', '_')}"
+    parser = _parser(argv[:1], module)
+    import_module(module).add_arguments(parser)
     args = parser.parse_args(argv[1:], argparse.Namespace(command=name))
 
     def call() -> int:
         checkout.enter(args, parser)
         if name != "warm":  # it must stay single-threaded and checks by itself
             parents.watch()
-        return import_module(f"relearn.cli.{name}").main(args)
+        return import_module(module).main(args)
 
     return exits.guarded(name, call)
 

@@ -39,7 +39,13 @@ def text(verbs: Iterable[str], studies: Iterable[Study]) -> str:
         verbs: names of the verbs.
         studies: the studies whose steps are listed.
     """
-    lines = [HEAD, "Verbs:", *(_line(verb, f"relearn.cli.{verb}") for verb in verbs), "", STEPS]
+    lines = [
+        HEAD,
+        "Verbs:",
+        *(_line(verb, f"relearn.cli.{verb.replace('-', '_')}") for verb in verbs),
+        "",
+        STEPS,
+    ]
     for study in studies:
         lines += [f"  {study.name} ({study.source}): {study.title}"]
         lines += [_line(step, module) for step, module in study.steps.items()]
@@ -54,7 +60,7 @@ def summary(module: str) -> str:
     """Return the first sentence of a module's docstring, without the command's name in front."""
     paragraph = " ".join(docstring(module).split("\n\n")[0].split())
     first = re.split(r"(?<=[.?])\s", paragraph)[0].rstrip(".")
-    return re.sub(r"^`?(relearn )?\w+`?: ", "", first)
+    return re.sub(r"^`?(relearn )?[\w-]+`?: ", "", first)
 
 
 def docstring(module: str) -> str:

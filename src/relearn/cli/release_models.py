@@ -1,0 +1,96 @@
+"""relearn release-models: the trained weights and crafted poisons of a scale as checksummed files that anybody can host.
+
+    relearn release-models --scale small --study poisoning --out release
+    # there: put the files of release/ behind one address; here, on any machine:
+    relearn fetch-models https://example.org/models/manifest.json
+
+It takes every run that has a file of weights or poisons, with its record and all of its artefacts, and writes them as parts of
+bounded size and manifest.json: the scale, the commit, and for each part its size and sha256. Prepared data sets are left out:
+their step makes the same bytes from the original source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relearn.runs.record_file import Record
+
+NEEDS_TORCH = False
+KEPT = ("weights.safetensors", "poisons.safetensors")
+"""Artefacts for whose sake a run is released."""
+MANIFEST = "manifest.json"
+MIB = 2**20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    parser.add_argument("--study", action="append", default=[], help="only this study; may be repeated")
+    parser.add_argument("--from", dest="source", type=Path, help="default: results/<scale>")
+    parser.add_argument("--out", type=Path, default=Path("release"), help="an empty or new folder")
+    parser.add_argument("--part-mib", type=int, default=100, help="largest size of a file")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Write the release.
+
+    Raises:
+        ValueError: nothing to release, a damaged record, runs of several commits or of a changed working tree, or a
+            folder that holds something else.
+    """
+    from relearn.params import strict_yaml
+    from relearn.runs import record_file
+
+    scale = args.scale or strict_yaml.read("params.yaml").values["scale"]
+    source = args.source or Path("results") / scale
+    found, problems = record_file.read_all(source / "runs")
+    if problems:
+        raise ValueError(f"{problems[0]} (of {len(problems)} records that cannot be released)")
+    chosen = [
+        one
+        for one in found
+        if one["scale"] == scale
+        and (not args.study or one["study"] in args.study)
+        and any(name in KEPT for name in one["outputs"])
+    ]
+    if not chosen:
+        allowed = f"runs with {' or '.join(KEPT)}"
+        raise ValueError(f"{source}: found no run to release at scale {scale}, allowed: {allowed}")
+    commits = {one["code"]["commit"] for one in chosen}
+    if len(commits) > 1 or any(one["code"]["dirty"] is not False for one in chosen):
+        raise ValueError(
+            f"{source}: found runs of {len(commits)} commits or with changes, allowed: one clean commit"
+        )
+    if args.out.is_dir() and any(args.out.iterdir()):
+        raise ValueError(f"--out {args.out}: found a folder with files, allowed: an empty or new one")
+    names = write(chosen, source, args.out, args.part_mib * MIB)
+    print(f"{len(chosen)} runs in {len(names)} files and {args.out / MANIFEST}")
+    return 0
+
+
+def write(records: Sequence[Record], source: Path, out: Path, limit: int) -> list[str]:
+    """Write the parts and the manifest; return the parts' names."""
+    from relearn.runs.atomic_files import digest
+    from relearn.runs.node import parts
+
+    first = records[0]
+    with parts.Writer(out, f"relearn-{first['scale']}", limit) as writer:
+        for one in records:
+            folder = Path(one["path"])
+            for name in ("record.json", *sorted(one["outputs"])):
+                inside = Path("results", one["scale"]) / folder.relative_to(source) / name
+                writer.add(inside.as_posix(), (folder / name).read_bytes())
+    manifest = {
+        "scale": first["scale"],
+        "commit": first["code"]["commit"],
+        "parts": [
+            {"name": path.name, "size": path.stat().st_size, "sha256": digest(path)} for path in writer.paths
+        ],
+        "runs": [{key: one[key] for key in ("study", "step", "labels", "seed", "run")} for one in records],
+    }
+    (out / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8", newline="\n")
+    return [path.name for path in writer.paths]
