@@ -38,7 +38,10 @@ FEW: dict[str, Any] = {
     "poisoning.pretrain.substitutes.architectures": [ALONE],
     "poisoning.pretrain.victims.architectures": [ALONE, "ResNet18"],
     "poisoning.studies.transfer": {
-        "feature_collision": ["deep_knn", "l2_outliers", "one_class_svm", "random_eviction"],
+        "feature_collision": [
+            *("deep_knn", "l2_outliers", "one_class_svm", "random_eviction"),
+            *("spectral_signatures", "activation_clustering"),
+        ],
         "convex_polytope": ["deep_knn", "random_eviction", "adversarial_training"],
         "bullseye_polytope": [],
         "gradient_matching": [],

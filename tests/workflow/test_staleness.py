@@ -191,6 +191,8 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{P}.filter.deep_knn.label_ties", {P}, [*of_defence("deep_knn"), "feature_plane/*"]),
     (f"{P}.filter.l2_outliers.*", {P}, of_defence("l2_outliers")),
     (f"{P}.filter.one_class_svm.*", {P}, of_defence("one_class_svm")),
+    (f"{P}.filter.spectral_signatures.*", {P}, of_defence("spectral_signatures")),
+    (f"{P}.filter.activation_clustering.*", {P}, of_defence("activation_clustering")),
     # fine-tuning: two recipes
     (
         f"{P}.train.transfer.*",

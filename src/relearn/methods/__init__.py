@@ -24,6 +24,8 @@ DEFENCES = {
     "l2_outliers": "relearn.methods.l2_outliers:L2Outliers",
     "one_class_svm": "relearn.methods.one_class_svm:OneClassSVMFilter",
     "random_eviction": "relearn.methods.random_eviction:RandomEviction",
+    "spectral_signatures": "relearn.methods.spectral_signatures:SpectralSignatures",
+    "activation_clustering": "relearn.methods.activation_clustering:ActivationClustering",
 }
 
 # Replication of small classes before the neighbour search (zhu2022, 2.3.5.2).

@@ -178,12 +178,23 @@ class RandomEviction(Section):
     feature_collision_fraction: Share
 
 
+class SpectralSignatures(Section):
+    fraction: Share
+
+
+class ActivationClustering(Section):
+    components: Count
+    threshold: Annotated[float, Field(gt=0, le=0.5)]
+
+
 @also(plugins.installed()["relearn.defences"], dict[str, Any])
 class Filter(Section):
     deep_knn: DeepKNN
     l2_outliers: L2Outliers
     one_class_svm: OneClassSVM
     random_eviction: RandomEviction
+    spectral_signatures: SpectralSignatures
+    activation_clustering: ActivationClustering
 
 
 class FineTuning(Section):
