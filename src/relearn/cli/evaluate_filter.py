@@ -1,0 +1,183 @@
+"""relearn evaluate-filter: measure a filter of your own on the recorded poisons, beside the recorded defences.
+
+    relearn evaluate-filter my_module:MyFilter --arguments '{"fraction": 0.1}' --scale mini
+
+The class has ``fit_predict(features, labels)``, 1 to keep a point and -1 to drop it (:mod:`relearn.methods.detector`); the module is
+looked for in the working directory, too. Networks and poisons are those of results/<scale>. For each attack and victim the filter
+runs on the poisoned sets, the victim is trained on what it keeps, and the same is done with unperturbed bases. The command
+prints what success each defence leaves, less that of the control, and the differences to the recorded defences with 95% intervals
+over targets; the runs are written below --out with their records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relearn.studies.poisoning.own_method import Job
+
+NEEDS_TORCH = False
+ATTACKS = ("feature_collision", "convex_polytope")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("filter", metavar="MODULE:CLASS")
+    parser.add_argument("--arguments", default="{}", help="of the class, as JSON")
+    parser.add_argument("--attacks", nargs="+", default=list(ATTACKS), help=f"default: {' '.join(ATTACKS)}")
+    add_shared(parser)
+
+
+def add_shared(parser: argparse.ArgumentParser) -> None:
+    """The options that both verbs for methods of the user's own have."""
+    parser.add_argument("--setup", help="name of `relearn setups`; default: the one that the data is of")
+    parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    parser.add_argument("--results", type=Path, help="finished runs; default: results/<scale>")
+    parser.add_argument("--victims", nargs="+", default=[], help="default: all")
+    parser.add_argument("--out", type=Path, default=Path("results/own"), help="default: results/own")
+    parser.add_argument("--device", default="auto", help="auto | cpu | cuda | cuda:N")
+    parser.add_argument("--precision", default="fp32", choices=("fp32", "bf16"))
+
+
+def main(args: argparse.Namespace) -> int:
+    """Check the class, run its jobs, print the comparison.
+
+    Raises:
+        ValueError: a class that breaks the contract, an unknown attack, victim or set-up, or files that are missing;
+            one line that says what to do.
+    """
+    from relearn.methods import ATTACKS as KNOWN
+    from relearn.methods import DEFENCES
+    from relearn.studies.poisoning import own_method
+
+    if unknown := sorted(set(args.attacks) - set(KNOWN)):
+        raise ValueError(f"--attacks: found {unknown[0]}, allowed: {', '.join(KNOWN)}")
+    try:
+        arguments = json.loads(args.arguments)
+    except ValueError as error:
+        raise ValueError(f"--arguments: found {args.arguments!r}: {error}") from None
+    check(args.filter, arguments)
+    DEFENCES[own_method.OWN] = args.filter
+    values, results = opened(args)
+    changed = own_method.with_filter(values, args.attacks, arguments)
+    code = run(own_method.jobs(changed, values["scale"], results, args.out, machine(args), args.victims))
+    if code == 0:
+        show(results, args.out, values["scale"], args.attacks)
+    return code
+
+
+def check(name: str, arguments: dict[str, Any]) -> None:
+    """Import the class and try its contract on 60 points.
+
+    Raises:
+        ValueError: it cannot be imported or made, or its answer is not one of 1 and -1 for every point, twice the same.
+    """
+    import numpy as np
+
+    module, colon, attribute = name.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        made = getattr(importlib.import_module(module), attribute)(**arguments) if colon else None
+    except Exception as error:
+        raise ValueError(f"{name}: {type(error).__name__} {error}") from None
+    if made is None:
+        raise ValueError(f"found {name}, allowed: MODULE:CLASS")
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    X = (rng.normal(size=(60, 8)) + 2 * np.eye(3, 8)[y]).astype(np.float32)
+    answers = [np.asarray(made.fit_predict(X.copy(), y.copy())) for _ in range(2)]
+    if answers[0].shape != (60,) or not set(answers[0].tolist()) <= {1, -1}:
+        found = f"shape {answers[0].shape}, values {sorted(set(answers[0].ravel().tolist()))[:4]}"
+        raise ValueError(f"{name}.fit_predict: found {found}, allowed: 1 or -1 for each of 60 points")
+    if not np.array_equal(answers[0], answers[1]):
+        raise ValueError(
+            f"{name}.fit_predict: found two answers to the same points, allowed: one (give it a seed)"
+        )
+
+
+def opened(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
+    """The parameters in force and the results folder, whose data set is that of the set-up.
+
+    Raises:
+        ValueError: no prepared data, an unknown set-up, or data of another one.
+    """
+    from relearn.data import setups
+    from relearn.data.arrays import load_prepared
+    from relearn.studies import parameters
+
+    values = parameters.load("params.yaml", scale=args.scale)
+    results = args.results or Path("results") / values["scale"]
+    found = sorted((results / "runs/poisoning/prepare_images").rglob("data.safetensors"))
+    if not found:
+        raise ValueError(f"{results}: found no prepared images; make them: {command(values['scale'])}")
+    known = setups.load()
+    if args.setup and args.setup not in known:
+        raise ValueError(f"--setup: found {args.setup}, allowed: {', '.join(known)}")
+    data = load_prepared(found[0])
+    if args.setup and (faults := known[args.setup].faults(data)):
+        raise ValueError(f"{found[0]}: {faults[0][:200]}")
+    return values, results
+
+
+def machine(args: argparse.Namespace) -> list[str]:
+    return ["--device", args.device, "--precision", args.precision]
+
+
+def command(scale: str) -> str:
+    return f"snakemake --cores all --config scale={scale} -- poisoning"
+
+
+def run(jobs: list[Job]) -> int:
+    """Run the jobs in this process, one after another; a run that is there with the same code and inputs stays.
+
+    Raises:
+        ValueError: no job, or an input of a job is missing.
+    """
+    from relearn import cli
+
+    if not jobs:
+        raise ValueError("found no run of these attacks and victims in the plan; `relearn plan` shows it")
+    if lacking := [path for job in jobs for path in job.missing]:
+        scale = jobs[0].words[jobs[0].words.index("--scale") + 1]
+        raise ValueError(f"{lacking[0]}: no such file (of {len(lacking)}); make it: {command(scale)}")
+    for job in jobs:
+        if code := cli.main(list(job.words)):
+            return code
+    return 0
+
+
+def show(results: Path, out: Path, scale: str, attacks: list[str] | None) -> None:
+    """Print the boards, the shares removed and the differences; write the boards' rows to leaderboard.csv."""
+    from relearn.report import leaderboard, table_formats
+    from relearn.runs.atomic_files import write
+    from relearn.studies.poisoning import own_method
+
+    lines = []
+    for title, rows in own_method.boards(results, out, scale, attacks):
+        print(f"\n{title}")
+        for row in rows:
+            line = row.line("%", 100.0)
+            lines.append(line)
+            value, low, high = line[6:9]
+            rank = "-" if row.rank is None else row.rank
+            note = f", {row.missing} missing" if row.missing else ""
+            print(f"  {rank:>2} {row.cell:20} {row.method:24} {value:>6}% [{low}, {high}]  {row.over}{note}")
+    print("\nremoved: poisons, clean points, MCC")
+    for (attack, defence), (poisons, clean, mcc) in own_method.removed(out, scale).items():
+        print(f"  {attack:20} {defence:24} {100 * poisons:6.1f}% {100 * clean:6.1f}% {mcc:6.2f}")
+    print("\ndifference in points, with its 95% interval; above 0 is better")
+    for one in own_method.differences(results, out, scale, attacks):
+        low, estimate, high = (
+            100 * value for value in (one.interval.low, one.interval.estimate, one.interval.high)
+        )
+        print(
+            f"  {one.name:45} {estimate:+6.1f} [{low:+.1f}, {high:+.1f}]  better: {one.verdict.replace('_', ' ')}"
+        )
+    path = out / "leaderboard.csv"
+    write(path, table_formats.csv_text(leaderboard.FIELDS, lines).encode())
+    print(f"\nruns and records: {out / 'runs'}; rows: {path}")

@@ -1,0 +1,161 @@
+"""relearn evaluate-poisons: measure poisons of your own on the recorded victims, beside the recorded attacks.
+
+    relearn evaluate-poisons my_poisons --setup digits-v1 --defences deep_knn l2_outliers
+
+MY_POISONS is a safetensors or npz file with the array ``poisons`` of uint8, (T, k, C, H, W), for the first T targets of the set-up in
+its order, or a folder with one subfolder of k PNG files for each target; names are taken in their order. `relearn setups NAME` lists
+targets and bases. The threat model is checked first: number and size of the images, and the distance of each to its base.
+Then every victim is trained on each poisoned set, without a defence and behind each of the named ones, and with unperturbed
+bases as the control. Prints success less that of the control beside the recorded attacks, with 95% intervals over targets.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relearn.cli import evaluate_filter as shared
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NEEDS_TORCH = False
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("poisons", type=Path)
+    parser.add_argument("--defences", nargs="*", default=["deep_knn"], help="default: deep_knn")
+    parser.add_argument(
+        "--eps", type=float, help="largest change of a pixel in [0, 1]; default: the set-up's"
+    )
+    shared.add_shared(parser)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Check the poisons, run their jobs, print the comparison.
+
+    Raises:
+        ValueError: poisons outside the threat model or of another shape, an unknown defence, victim or set-up, or
+            missing files; one line.
+    """
+    from relearn.data import setups
+    from relearn.methods import DEFENCES
+    from relearn.studies.poisoning import own_method
+
+    allowed = [*DEFENCES, "adversarial_training"]
+    if unknown := sorted(set(args.defences) - set(allowed)):
+        raise ValueError(f"--defences: found {unknown[0]}, allowed: {', '.join(allowed)}")
+    values, results = shared.opened(args)
+    if args.eps is None and args.setup is None:
+        raise ValueError("found neither --setup nor --eps, allowed: one of them, for the size of the ball")
+    eps = args.eps if args.eps is not None else setups.load()[args.setup].eps_255 / 255
+    images = read(args.poisons)
+    changed = own_method.with_poisons(values, args.defences, eps)
+    own = changed["poisoning"]
+    own["craft"]["targets"] = min(len(images), own["craft"]["targets"])
+    jobs = own_method.jobs(changed, values["scale"], results, args.out, shared.machine(args), args.victims)
+    for seed in own["seeds"]:
+        place(
+            images,
+            args.poisons,
+            own,
+            results,
+            args.out / f"runs/poisoning/craft/{own_method.OWN}/seed{seed}",
+            eps,
+        )
+    code = shared.run(jobs)
+    if code == 0:
+        shared.show(results, args.out, values["scale"], None)
+    return code
+
+
+def read(path: Path) -> NDArray[Any]:
+    """The images (T, k, C, H, W).
+
+    Raises:
+        ValueError: no file or folder of a known form.
+    """
+    import numpy as np
+
+    if path.suffix == ".safetensors":
+        from safetensors.numpy import load_file
+
+        held: Any = load_file(path)
+    elif path.suffix == ".npz":
+        held = np.load(path, allow_pickle=False)
+    elif path.is_dir():
+        held = {"poisons": _pictures(path)}
+    else:
+        raise ValueError(
+            f"{path}: found no poisons, allowed: a .safetensors or .npz file, or a folder of folders of PNG files"
+        )
+    if "poisons" not in held:
+        raise ValueError(f"{path}: found no array poisons, allowed: uint8 (T, k, C, H, W)")
+    images: NDArray[Any] = np.asarray(held["poisons"])
+    if images.dtype != np.uint8 or images.ndim != 5:
+        raise ValueError(f"{path}: found {images.dtype} {images.shape}, allowed: uint8 (T, k, C, H, W)")
+    return images
+
+
+def _pictures(folder: Path) -> NDArray[Any]:
+    import numpy as np
+    from PIL import Image
+
+    sets = []
+    for target in sorted(one for one in folder.iterdir() if one.is_dir()):
+        pixels = [np.asarray(Image.open(file)) for file in sorted(target.glob("*.png"))]
+        sets.append([one.transpose(2, 0, 1) if one.ndim == 3 else one[None] for one in pixels])
+    shapes = {(len(one), *{image.shape for image in one}) for one in sets}
+    if len(shapes) != 1:
+        raise ValueError(
+            f"{folder}: found {len(sets)} folders with {sorted(map(str, shapes))}, allowed: the same number and size of PNG files in each"
+        )
+    return np.array(sets)
+
+
+def place(
+    images: NDArray[Any], name: Path, own: dict[str, Any], results: Path, folder: Path, eps: float
+) -> None:
+    """Check the poisons against the threat model and write them as the step `craft` does.
+
+    Raises:
+        ValueError: a poison that the threat model forbids; the message names its target.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    from relearn.data.arrays import load_prepared
+    from relearn.measures.attack_success import ThreatModel, rejections
+
+    (file,) = sorted((results / "runs/poisoning/prepare_images").rglob("data.safetensors"))[:1]
+    data = load_prepared(file)
+    keys = ("target_class", "targets", "poison_class", "poisons")
+    trials = data.trials(**{key: own["craft"][key] for key in keys})
+    labels = data.fine_tune()[1]
+    count = own["craft"]["targets"]
+    if len(images) > count:
+        raise ValueError(
+            f"{name}: found poisons for {len(images)} targets, allowed: at most {count} at this scale"
+        )
+    threat = ThreatModel(
+        knowledge="transfer",
+        eps=eps,
+        poisons_count=own["craft"]["poisons"],
+        class_count=int(labels.bincount().max()),
+        fine_tune_count=len(labels),
+        setting="transfer",
+    )
+    try:
+        rejected = rejections(torch.from_numpy(images), trials.base_images, threat)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if rejected:
+        target, why = next(iter(rejected.items()))
+        raise ValueError(f"{name}: target {target}: {why} ({len(rejected)} of {len(images)} targets)")
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {
+        "poisons": torch.from_numpy(images).contiguous(),
+        "rejected": torch.zeros(len(images), dtype=torch.uint8),
+    }
+    save_file(tensors, folder / "poisons.safetensors")
