@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from relearn.report import claims_formats
+import pytest
+
+from relearn.report import claims_formats, verdict_words
 from relearn.report.claims import Claim
 from relearn.report.closing import closing_words
+from relearn.report.verdicts import CODES, VERDICTS
 
 
 def claim(name: str, verdict: str) -> Claim:
@@ -39,3 +42,25 @@ def test_it_repeats_the_count_of_the_claims_page_and_names_the_report(tmp_path: 
     os.utime(page)
     (tmp_path / "claims.md").write_text("torn")
     assert closing_words(tmp_path) == []
+
+
+# The words of the verdicts: explained once, and wherever they stand.
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_every_verdict_has_one_line_and_the_strongest_comes_first() -> None:
+    assert set(verdict_words.MEANINGS) == set(VERDICTS) == set(CODES)
+    assert next(iter(verdict_words.MEANINGS)) == "reproduced"
+    assert all("\n" not in meaning and len(meaning) < 110 for meaning in verdict_words.MEANINGS.values())
+
+
+def test_the_page_on_verdicts_has_the_same_words() -> None:
+    assert verdict_words.markdown(provisional=True) in (DOCS / "verdicts.md").read_text(encoding="utf-8")
+
+
+def test_only_the_words_that_stand_on_a_page_are_explained() -> None:
+    found = verdict_words.explained(["not_run", "reproduced", "not_run"], provisional=True)
+    assert [word for word, _ in found] == ["reproduced", "not run", "provisional"]
+    with pytest.raises(KeyError, match="found proven, allowed: reproduced"):
+        verdict_words.explained(["proven"])

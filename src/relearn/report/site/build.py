@@ -66,8 +66,6 @@ def _groups(site: Site) -> dict[str, list[str]]:
     """The hand-written pages, grouped for the navigation."""
     found = list(site.guides.values())
     house = [
-        page
-        for page in found
-        if re.search(r"/(map|faults|repository|changes|report-data|review-answers|site)\.md", page)
+        page for page in found if re.search(r"/(map|faults|repository|changes|report-data|site)\.md", page)
     ]
     return {"Guides": [page for page in found if page not in house], "The house": house}

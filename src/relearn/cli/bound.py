@@ -1,0 +1,94 @@
+"""relearn bound: an upper bound on the Lipschitz constant of any network of timm's registry, layer by layer.
+
+    relearn bound resnet18 --weights mine.pth --image-size 64
+    relearn bound LipsFormer-Swin-T
+
+It multiplies the constants of the layers (docs/lipschitz.md says which formulas) and prints the largest factors. A network with layers
+that have no Lipschitz constant, such as dot-product attention, or no rule here, has no bound: then the command lists all of these
+layers and ends with exit code 1. Without weights the bound is that of the network's random start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from pathlib import Path
+
+NEEDS_TORCH = False
+SHOWN = 12
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", help="a name of timm's registry, which has this project's networks, too")
+    parser.add_argument("--weights", type=Path, help="a state_dict, .pth or .safetensors")
+    parser.add_argument("--classes", type=int, default=1000, help="default: 1000")
+    parser.add_argument("--image-size", type=int, help="default: the network's own, else 224")
+    parser.add_argument(
+        "--norm", default="two", choices=("two", "inf"), help="of images and logits; default: two"
+    )
+    parser.add_argument("--form", default="tight", choices=("printed", "corrected", "tight"))
+    parser.add_argument("--json", action="store_true", help="all factors, for machines")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print the bound, or the layers that have none.
+
+    Raises:
+        ValueError: an unknown network, weights that do not fit, or an input that the network does not take.
+    """
+    from importlib import import_module
+
+    import torch
+
+    from relearn.models import timm_names
+
+    timm_names.register()
+    timm = import_module("timm")
+    from relearn.models import lipschitz_timm_rules
+    from relearn.models.lipschitz_bound import lipschitz_bound
+
+    try:
+        torch.manual_seed(0)
+        network = timm.create_model(args.model, num_classes=args.classes).eval()
+    except RuntimeError as error:
+        raise ValueError(f"found {args.model}: {str(error).splitlines()[0]}") from None
+    if args.weights:
+        network.load_state_dict(_state(args.weights))
+    size = (
+        args.image_size or (getattr(network, "default_cfg", None) or {}).get("input_size", (3, 224, 224))[-1]
+    )
+    if lacking := lipschitz_timm_rules.uncovered(network):
+        leaves = sum(not any(module.children()) for module in network.modules())
+        print(f"{args.model}: no bound; {len(lacking)} parts are not covered (of {leaves} layers)")
+        for (kind, why), count in Counter((one.kind, one.why) for one in lacking).most_common():
+            first = next(one.name for one in lacking if (one.kind, one.why) == (kind, why))
+            print(f"  {count:4} {kind:28} {why}; the first: {first}")
+        return 1
+    found = lipschitz_bound(network, (3, size, size), p=args.norm, form=args.form)
+    if args.json:
+        parts = [{"name": one.name, "kind": one.kind, "log": one.log} for one in found.parts]
+        print(
+            json.dumps(
+                {"model": args.model, "norm": found.p, "form": found.form, "log": found.log, "parts": parts}
+            )
+        )
+        return 0
+    print(
+        f"{args.model}: at most {found.value:.4g} (e^{found.log:.2f}), {found.p}-norm, images of {size} x {size}"
+    )
+    print("largest factors:")
+    for one in sorted(found.parts, key=lambda part: -part.log)[:SHOWN]:
+        print(f"  e^{one.log:6.2f}  {one.kind:24} {one.name}")
+    return 0
+
+
+def _state(path: Path) -> dict:
+    import torch
+
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(path)
+    held = torch.load(path, map_location="cpu", weights_only=True)
+    return held.get("state_dict", held) if isinstance(held, dict) else held

@@ -1,0 +1,168 @@
+r"""Rules of :mod:`relearn.models.lipschitz_bound` for pooling and for timm's ResNets, and which layers of a network have no rule.
+
+Pooling with windows of K pixels that overlap in at most o places (o = the product over the axes of ⌈kernel / stride⌉):
+
+===========================  ===================  =======
+layer                        2-norm               ∞-norm
+===========================  ===================  =======
+maximum                      √o                   1
+average                      √(o / K)             1
+average of a whole map       1 / √K               1
+===========================  ===================  =======
+
+Each output of a maximum changes by at most the largest change in its window, whose square is at most the sum of squares there; a pixel
+is counted o times. For an average the square is at most the sum divided by K (Jensen). A residual block x ↦ a(s(x) + f(x)) has
+Lip(a) (Lip(s) + Lip(f)).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from relearn import torchvision_schema
+from relearn.models import lipschitz_rules
+from relearn.models.lipschitz_bound import RULES, At, Part, Walk, lipschitz_rule, without_radius
+
+torchvision_schema.declare()
+
+from timm.layers import BatchNormAct2d, LayerNorm, SelectAdaptivePool2d  # noqa: E402
+from timm.models import resnet  # noqa: E402
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (value[0], value[1])
+
+
+def _windows(module: Any, at: At, walk: Walk) -> tuple[At, int, int]:
+    """What is known after the pooling, the overlap o and the window's size K."""
+    kernel, stride, padding = _pair(module.kernel_size), _pair(module.stride), _pair(module.padding)
+    if module.ceil_mode or _pair(getattr(module, "dilation", 1)) != (1, 1):
+        raise walk.refuse(module, "ceil_mode or dilation (allowed: neither)")
+    sides = [(n + 2 * q - k) // s + 1 for n, k, s, q in zip(at.shape[1:], kernel, stride, padding)]
+    overlap = math.prod(-(-k // s) for k, s in zip(kernel, stride))
+    return without_radius(at, at.shape[0], *sides), overlap, math.prod(kernel)
+
+
+@lipschitz_rule(nn.MaxPool2d)
+def _max_pool(walk: Walk, module: nn.MaxPool2d, at: At) -> At:
+    after, overlap, _ = _windows(module, at, walk)
+    walk.add(module, math.sqrt(overlap) if walk.p == "two" else 1.0)
+    return after
+
+
+@lipschitz_rule(nn.AvgPool2d)
+def _average_pool(walk: Walk, module: nn.AvgPool2d, at: At) -> At:
+    if module.divisor_override is not None or not module.count_include_pad:
+        raise walk.refuse(module, "divisor_override or count_include_pad=False (allowed: the plain mean)")
+    after, overlap, size = _windows(module, at, walk)
+    walk.add(module, math.sqrt(overlap / size) if walk.p == "two" else 1.0)
+    return after
+
+
+@lipschitz_rule(nn.AdaptiveAvgPool2d)
+def _whole_average(walk: Walk, module: nn.AdaptiveAvgPool2d, at: At) -> At:
+    if _pair(module.output_size) != (1, 1):
+        raise walk.refuse(module, f"output size {module.output_size} (allowed: 1)")
+    walk.add(module, 1 / math.sqrt(math.prod(at.shape[1:])) if walk.p == "two" else 1.0)
+    return without_radius(at, at.shape[0], 1, 1)
+
+
+@lipschitz_rule(SelectAdaptivePool2d)
+def _select_pool(walk: Walk, module: Any, at: At) -> At:
+    if module.pool_type != "avg":
+        raise walk.refuse(module, f"pool_type {module.pool_type!r} (allowed: avg)")
+    walk.add(module, 1 / math.sqrt(math.prod(at.shape[1:])) if walk.p == "two" else 1.0)
+    flat = not isinstance(module.flatten, nn.Identity)
+    return without_radius(at, at.shape[0], *(() if flat else (1, 1)))
+
+
+@lipschitz_rule(BatchNormAct2d)
+def _batch_norm_act(walk: Walk, module: Any, at: At) -> At:
+    return walk.visit(module.act, "act", RULES[nn.BatchNorm2d](walk, module, at))
+
+
+@lipschitz_rule(resnet.BasicBlock, resnet.Bottleneck)
+def _block(walk: Walk, block: Any, at: At) -> At:
+    names = ["conv1", "bn1", "drop_block", "act1", "aa", "conv2", "bn2"]
+    last = "act2"
+    if isinstance(block, resnet.Bottleneck):
+        names = ["conv1", "bn1", "act1", "conv2", "bn2", "drop_block", "act2", "aa", "conv3", "bn3"]
+        last = "act3"
+    inner, end = Walk(walk.p, walk.form, walk.path), at
+    for name in [*names, "se"]:
+        part = getattr(block, name)
+        end = end if part is None else inner.visit(part, name, end)
+    other, short = Walk(walk.p, walk.form, walk.path), at
+    if block.downsample is not None:
+        short = other.visit(block.downsample, "downsample", at)
+    if short.shape != end.shape:
+        raise walk.refuse(block, f"shortcut {short.shape} and branch {end.shape} differ")
+    total = sum(math.exp(math.fsum(part.log for part in one.parts)) for one in (inner, other))
+    walk.parts.append(Part(walk.path, type(block).__name__, total, None))
+    return walk.visit(getattr(block, last), last, without_radius(at, *end.shape))
+
+
+@lipschitz_rule(resnet.ResNet)
+def _resnet(walk: Walk, network: Any, at: At) -> At:
+    for name in (
+        *("conv1", "bn1", "act1", "maxpool"),
+        *(f"layer{i}" for i in range(1, 5)),
+        "global_pool",
+        "fc",
+    ):
+        at = walk.visit(getattr(network, name), name, at)
+    return at
+
+
+SAME = (LayerNorm,)
+"""Classes of timm whose forward is written anew and computes what the layer of torch does."""
+
+
+class Uncovered(NamedTuple):
+    """A layer without a bound: path, class, and why."""
+
+    name: str
+    kind: str
+    why: str
+
+
+def uncovered(network: nn.Module) -> list[Uncovered]:
+    """Every layer of a network that has no rule or no Lipschitz constant, in the order of ``named_modules``.
+
+    A subclass of a covered layer with a ``forward`` of its own counts as uncovered, because it may compute something else
+    (timm's convolutions with standardised weights, batch normalisation with an activation inside). The parts of a module with a
+    rule count through it, except those that have no constant anywhere.
+    """
+    found: list[Uncovered] = []
+    inside: list[str] = []
+    for name, module in network.named_modules():
+        covered = any(name.startswith(f"{one}.") or one == "" for one in inside if one != name)
+        kind = next((one for one in type(module).__mro__ if one in RULES), None)
+        own = type(module).__module__.startswith("relearn.") or isinstance(module, SAME)
+        if kind is not None and RULES[kind] is lipschitz_rules._no_constant:
+            found.append(
+                Uncovered(
+                    name, type(module).__name__, "no Lipschitz constant on all inputs (kim2020, theorem 3.1)"
+                )
+            )
+        elif kind is not None and not own and type(module).forward is not kind.forward:
+            found.append(
+                Uncovered(name, type(module).__name__, f"its forward differs from {kind.__name__}'s")
+            )
+        elif kind is not None and any(module.children()):
+            inside.append(name)
+        elif kind is None and not any(module.children()) and not (covered and not _computes(module)):
+            found.append(Uncovered(name, type(module).__name__, "no rule"))
+        elif kind is None and not covered and any(module.children()):
+            found.append(
+                Uncovered(name or "network", type(module).__name__, "no rule for how its parts are joined")
+            )
+    return found
+
+
+def _computes(module: nn.Module) -> bool:
+    """Whether a module without a rule may change its input: False only for empty containers."""
+    return not isinstance(module, nn.ModuleList | nn.ModuleDict | nn.Sequential)

@@ -1,0 +1,178 @@
+"""Bounds of pooling and of timm's ResNets against exact Jacobians; certified radii against attacks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from relearn import cli
+from relearn.measures.certified_radius import certified_accuracy, certified_radius
+from relearn.models.lipschitz_bound import lipschitz_bound
+from relearn.models.lipschitz_timm_rules import BatchNormAct2d, resnet, uncovered
+
+
+def jacobian(net: nn.Module, x: Tensor) -> Tensor:
+    return torch.autograd.functional.jacobian(lambda one: net(one[None]).flatten(), x).flatten(1)
+
+
+def norm(net: nn.Module, x: Tensor, p: str) -> float:
+    matrix = jacobian(net, x)
+    return float(torch.linalg.matrix_norm(matrix, 2) if p == "two" else matrix.abs().sum(1).max())
+
+
+def drawn(net: nn.Module, seed: int = 0) -> nn.Module:
+    """Random weights and statistics, float64, evaluation mode."""
+    torch.manual_seed(seed)
+    for module in net.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.weight, 0.5, 1.5)
+            module.running_mean.uniform_(-1, 1)
+            module.running_var.uniform_(0.5, 2)
+    return net.double().eval()
+
+
+@pytest.mark.parametrize("p", ["two", "inf"])
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(2, 2, 0), (3, 2, 1), (3, 1, 1), (2, 3, 0)])
+def test_an_average_is_a_matrix_whose_norm_is_bounded(kernel: int, stride: int, padding: int, p: str) -> None:
+    pool = nn.AvgPool2d(kernel, stride, padding)
+    bound = lipschitz_bound(pool, (2, 9, 9), p=p).value
+    exact = norm(pool, torch.rand(2, 9, 9, dtype=torch.float64), p)
+    assert exact <= bound * (1 + 1e-12)
+    if kernel <= stride and not padding:
+        assert exact == pytest.approx(bound)
+
+
+def test_the_bound_of_a_maximum_is_attained() -> None:
+    """One bright pixel that four windows see moves four outputs."""
+    pool = nn.MaxPool2d(3, 2, 1)
+    dark, bright = torch.zeros(2, 1, 1, 7, 7, dtype=torch.float64)
+    bright[0, 0, 3, 3] = 0.5
+    ratio = (pool(bright) - pool(dark)).norm() / (bright - dark).norm()
+    assert ratio == pytest.approx(lipschitz_bound(pool, (1, 7, 7)).value) == 2.0
+    assert lipschitz_bound(pool, (1, 7, 7), p="inf").value == 1.0
+    assert lipschitz_bound(nn.MaxPool2d(2, 2), (1, 8, 8)).value == 1.0
+
+
+@pytest.mark.parametrize("p", ["two", "inf"])
+@pytest.mark.parametrize("block", [resnet.BasicBlock, resnet.Bottleneck])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_block_is_bounded_and_its_shortcut_counts(block: Any, stride: int, p: str) -> None:
+    width = 4 * block.expansion
+    down = nn.Sequential(nn.Conv2d(width, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+    net = drawn(block(width, 4, stride, down if stride == 2 else None))
+    bound = lipschitz_bound(net, (width, 6, 6), p=p).value
+    lower = max(norm(net, torch.randn(width, 6, 6, dtype=torch.float64), p) for _ in range(3))
+    assert 0 < lower <= bound
+    last = net.bn3 if block is resnet.Bottleneck else net.bn2
+    nn.init.zeros_(last.weight)  # the branch is constant: what remains is the shortcut
+    alone = lipschitz_bound(net, (width, 6, 6), p=p).value
+    if stride == 1:
+        assert alone == pytest.approx(1.0)
+    x = torch.randn(width, 6, 6, dtype=torch.float64) + 5
+    assert norm(net, x, p) <= alone * (1 + 1e-9)
+
+
+def test_a_resnet_is_bounded_from_images_to_logits() -> None:
+    net = drawn(resnet.ResNet(resnet.BasicBlock, (1, 1, 1, 1), num_classes=3, channels=(4, 4, 6, 6)))
+    assert uncovered(net) == []
+    bound = lipschitz_bound(net, (3, 32, 32)).value
+    assert norm(net, torch.randn(3, 32, 32, dtype=torch.float64), "two") <= bound < float("inf")
+
+
+def test_what_has_no_rule_is_named_each_layer_of_it() -> None:
+    import timm
+
+    named = uncovered(timm.create_model("vit_tiny_patch16_224", depth=3))
+    assert [one.name for one in named if one.kind == "Attention"] == [f"blocks.{i}.attn" for i in range(3)]
+    assert not any(one.kind == "LayerNorm" for one in named)
+
+    class Standardised(nn.Conv2d):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) * 100
+
+    (found,) = uncovered(nn.Sequential(nn.Conv2d(1, 1, 1), Standardised(1, 1, 1)))
+    assert found.name == "1" and found.why == "its forward differs from Conv2d's"
+    (found,) = uncovered(nn.Sequential(nn.ReLU(), nn.LSTM(2, 2)))
+    assert found == ("1", "LSTM", "no rule")
+
+
+def test_a_normalisation_with_an_activation_counts_both() -> None:
+    net = drawn(BatchNormAct2d(3, act_layer=nn.SiLU))
+    plain = nn.BatchNorm2d(3).double().eval()
+    plain.load_state_dict(net.state_dict())
+    both, alone = (lipschitz_bound(one, (3, 2, 2)).value for one in (net, plain))
+    assert both == pytest.approx(alone * lipschitz_bound(nn.SiLU(), (3, 2, 2)).value) and both > alone
+
+
+def test_the_verb_prints_a_bound_or_all_that_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bound", "test_vit"]) == 1
+    assert "no Lipschitz constant on all inputs" in capsys.readouterr().out
+    small = ["bound", "resnet18", "--image-size", "32", "--classes", "3", "--norm", "inf"]
+    assert cli.main([*small, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["norm"] == "inf" and sum(one["log"] for one in found["parts"]) == pytest.approx(found["log"])
+    assert cli.main(["bound", "resnet1000"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+# certified radii
+
+
+def test_the_radius_of_a_linear_classifier_is_its_distance() -> None:
+    torch.manual_seed(0)
+    weight, x = torch.randn(2, 5, dtype=torch.float64), torch.randn(40, 5, dtype=torch.float64)
+    logits = x @ weight.T
+    radius = certified_radius(logits, 1.0, weight)
+    normal = weight[0] - weight[1]
+    torch.testing.assert_close(radius, (x @ normal).abs() / normal.norm())
+    away = x - torch.sign(x @ normal)[:, None] * (normal / normal.norm()) * radius[:, None]
+    nearly, beyond = x + 0.999 * (away - x), x + 1.001 * (away - x)
+    assert ((nearly @ weight.T).argmax(1) == logits.argmax(1)).all()
+    assert ((beyond @ weight.T).argmax(1) != logits.argmax(1)).all()
+    generic = certified_radius(logits, float(torch.linalg.matrix_norm(weight, 2)))
+    assert (generic <= radius * (1 + 1e-12)).all()
+
+
+def test_no_attack_inside_the_radius_changes_an_answer() -> None:
+    torch.manual_seed(1)
+    before = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 8), nn.Tanh()).double().eval()
+    head = nn.Linear(8, 4).double()
+    x = torch.randn(30, 6, dtype=torch.float64)
+    logits = head(before(x)).detach()
+    radius = certified_radius(logits, lipschitz_bound(before, (6,)).value, head.weight)
+    answers = logits.argmax(1)
+
+    def attacked(factor: float) -> Tensor:
+        delta = torch.zeros_like(x)
+        for _ in range(60):
+            delta.requires_grad_()
+            out = head(before(x + delta))
+            others = out.scatter(1, answers[:, None], -torch.inf).amax(1)
+            loss = (others - out.gather(1, answers[:, None])[:, 0]).sum()
+            (slope,) = torch.autograd.grad(loss, delta)
+            with torch.no_grad():
+                step = delta + 0.3 * factor * radius[:, None] * slope / slope.norm(
+                    dim=1, keepdim=True
+                ).clamp_min(1e-12)
+                size = step.norm(dim=1, keepdim=True).clamp_min(1e-12)
+                delta = step * (factor * radius[:, None] / size).clamp_max(1.0)
+        return head(before(x + delta)).argmax(1)
+
+    assert (attacked(0.999) == answers).all()
+    assert (attacked(50.0) != answers).any()  # the control: the attack works where nothing is certified
+
+
+def test_shares_ties_and_refusals() -> None:
+    logits = torch.tensor([[2.0, 0.0], [1.0, 1.0], [0.0, 3.0]])
+    radius = certified_radius(logits, 1.0)
+    assert radius.tolist() == pytest.approx([2 / 2**0.5, 0.0, 3 / 2**0.5])
+    correct = torch.tensor([True, True, False])
+    assert certified_accuracy(radius, correct, (0.0, 1.0, 2.0)) == pytest.approx([1 / 3, 1 / 3, 0.0])
+    assert certified_radius(torch.tensor([[1.0, 0.0]]), 1.0, torch.ones(2, 3)).item() == float("inf")
+    for wrong in ({"bound": 0.0}, {"bound": 1.0, "weight": torch.ones(3, 2)}):
+        with pytest.raises(ValueError, match="allowed: "):
+            certified_radius(logits, **wrong)
