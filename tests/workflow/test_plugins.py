@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import pytest
@@ -188,3 +189,22 @@ def test_a_section_takes_the_keys_of_plugins_and_keeps_only_those_given() -> Non
     ((key, text, _),) = check({"a": 1, "mine": ["z"]}, wide)[1]
     assert key == ("mine", 0) and "'z'" in text and "x, y" in text
     assert check({"a": 1, "other": []}, wide)[1] and check({"a": 1, "mine": []}, Inner)[1]
+
+
+def test_a_method_of_another_package_without_arguments_is_refused() -> None:
+    from relearn.studies.poisoning.params import Poisoning
+
+    class Transfer(Section):
+        mine: list[str]
+
+    def conflicts(arguments: dict[str, int] | None, defence: dict[str, int] | None) -> list[Any]:
+        section: Any = SimpleNamespace(
+            studies=SimpleNamespace(transfer=Transfer(mine=["deep_knn", "brightness"])),
+            craft=SimpleNamespace(attacks=SimpleNamespace(mine=arguments)),
+            filter=SimpleNamespace(deep_knn={"k": 5}, brightness=defence),
+        )
+        return [".".join(map(str, key)) for key, _ in Poisoning._plugins(section)]
+
+    assert conflicts({"eps": 1}, {"fraction": 1}) == []
+    assert conflicts(None, {"fraction": 1}) == ["studies.transfer.mine"]
+    assert conflicts({"eps": 1}, None) == ["studies.transfer.mine.1"]
