@@ -20,6 +20,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{Q}.grid.sizes.L.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
     f"{T}.train.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
     f"{Q}.train.momentum": SHARE,
+    **{f"{study}.train.gpus": ([1, 64], [0, 65, 1.0]) for study in STUDIES},
     **{f"{study}.train.randaugment_operations": ([1, 14], [0, 15, 2.0]) for study in STUDIES},
     f"{Q}.grid.ablation.base.alpha": POSITIVE,
     f"{Q}.grid.ablation.base.drop_path": SHARE,

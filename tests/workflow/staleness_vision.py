@@ -54,6 +54,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         [*trained(T, "residual/*"), *trained(T, "class_token/*")],
     ),
     # of RandAugment, which is not there
+    *((f"{study}.train.gpus", {CLASSIFY[study]}, []) for study in STUDIES),  # no setting of a run
     *((f"{study}.train.randaugment_operations", {CLASSIFY[study]}, []) for study in STUDIES),
     *((f"{study}.train.*", {CLASSIFY[study]}, trained(study)) for study in STUDIES),
     (f"{T}.tuning.rates", {CLASSIFY[T], "render"}, trained(T)),

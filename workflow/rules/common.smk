@@ -128,6 +128,7 @@ def words_of(family):
         "seed": [] if family.seeds is None else ["--seed", "{seed}"],
         "scale": SCALE,
         "inputs": input_words,
+        "processes": ["--processes", str(family.needs.gpu)] if family.needs.gpu > 1 and DEVICE != "cpu" else [],
     }
 
 

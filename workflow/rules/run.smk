@@ -12,5 +12,5 @@ rule run:
     shell:
         "relearn {params.study} {params.step} --settings {params.settings:q} --code {params.code}"
         " {params.inputs:q} {params.labels:q} {params.seed:q} --scale {params.scale}"
-        " --threads {threads} --device {resources.device} --precision {resources.precision}"
+        " {params.processes:q} --threads {threads} --device {resources.device} --precision {resources.precision}"
         " --out $(dirname {output.record:q}) --log {log:q}"

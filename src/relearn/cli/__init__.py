@@ -7,6 +7,7 @@ Exit codes: see `relearn.runs.exit_codes`.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from relearn import __version__
 from relearn.cli import checkout
@@ -71,12 +73,21 @@ def _step(study: Study, argv: list[str]) -> int:
     add_step_arguments(parser)
     args = parser.parse_args(argv[2:], argparse.Namespace(study=study.name, step=name))
 
+    from relearn.cli import processes
+    from relearn.runs import console
+
     def call() -> int:
+        if processes.launched():
+            return run_step(study, args)
+        if args.processes > 1:
+            args.processes = processes.wanted(import_module(study.steps[name]), args)
+        if args.processes > 1:
+            return processes.launch(args, argv)
         done = warm_client.start(argv, args.threads)
         return run_step(study, args) if done is None else done
 
-    from relearn.runs import console
-
+    if not processes.leads():
+        args.log = None
     with console.to_log_alone(args.log):
         return exits.guarded(f"{study.name} {name}", call)
 
@@ -160,6 +171,9 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
         "--compile", default=os.environ.get("RELEARN_COMPILE", "off"), help="off, or a mode of torch.compile"
     )
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--processes", type=int, default=1, help="processes that share the run, one per GPU (trainings)"
+    )
     parser.add_argument("--log", type=Path, help="file for the plain lines of this run")
 
 
@@ -173,9 +187,11 @@ def run_step(study: Study, args: argparse.Namespace) -> int:
             if not path.is_file():
                 raise FileNotFoundError(f"--input {name}: no file {path}")
             inputs.setdefault(name, []).append(path)
+    from relearn.cli import processes
     from relearn.cli.step_inputs import Inputs, Settings
     from relearn.runs import console, plugins, record
     from relearn.runs.devices import acquire, jobs_per_device
+    from relearn.runs.follower import Follower
 
     record.install_signal_handlers()
     parents.watch()
@@ -183,7 +199,13 @@ def run_step(study: Study, args: argparse.Namespace) -> int:
         plugins.register()
     step = import_module(study.steps[args.step])
     jobs, count = args.jobs_per_device or jobs_per_device(), _cuda_devices(step, args.device)
-    with console.tee(args.log), acquire(args.device, jobs=jobs, count=count) as device:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(console.tee(args.log))
+        together = None
+        if processes.launched():  # the launcher holds the devices
+            device, together = stack.enter_context(processes.group(args.device))
+        else:
+            device = stack.enter_context(acquire(args.device, jobs=jobs, count=count))
         if step.NEEDS_TORCH:
             import torch
 
@@ -193,27 +215,35 @@ def run_step(study: Study, args: argparse.Namespace) -> int:
             torch.manual_seed(args.seed)
             torch.backends.cudnn.allow_tf32 = args.precision != "fp32"  # fp32 also in convolutions
             acceleration.use(args.compile)
-        run = record.Run(
-            args.out,
-            study=study.name,
-            paper=study.paper,
-            step=args.step,
-            labels=dict(args.label),
-            scale=args.scale,
-            seed=args.seed,
-            settings=args.settings,
-            inputs=inputs,
-            code_version=args.code,
-            device=device,
-            precision=args.precision,
-            threads=args.threads,
-        )
-        with run:
-            if (
-                run.done is None
-            ):  # otherwise another process finished this very run while this one waited for it
-                settings = Settings(args.settings, f"{study.name} {args.step}")
-                step.run(run, settings, Inputs(inputs, f"{study.name} {args.step}"), device, args.precision)
+        run: Any
+        if processes.leads():
+            run = record.Run(
+                args.out,
+                study=study.name,
+                paper=study.paper,
+                step=args.step,
+                labels=dict(args.label),
+                scale=args.scale,
+                seed=args.seed,
+                settings=args.settings,
+                inputs=inputs,
+                code_version=args.code,
+                device=device,
+                precision=args.precision,
+                threads=args.threads,
+                processes=together,
+            )
+        else:
+            run = Follower(
+                labels=dict(args.label), seed=args.seed, settings=args.settings, processes=together
+            )
+        stack.enter_context(run)
+        done = run.done is not None  # another process finished this very run while this one waited for it
+        if together:
+            done = together.from_first(done)
+        if not done:
+            settings = Settings(args.settings, f"{study.name} {args.step}")
+            step.run(run, settings, Inputs(inputs, f"{study.name} {args.step}"), device, args.precision)
     return 0
 
 

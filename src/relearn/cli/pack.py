@@ -33,7 +33,7 @@ from relearn.runs import provenance, record
 from relearn.runs.node import jobs_file, parts
 from relearn.runs.node.jobs_file import NodeJob
 
-MACHINE_WORDS = ("--device", "--precision", "--threads")
+MACHINE_WORDS = ("--device", "--precision", "--threads", "--processes")
 SOURCE = Path(jobs.__file__).resolve().parents[2]  # src
 RUN = """\
 #!/bin/sh

@@ -119,6 +119,8 @@ class FolderBatches:
         ratio: smallest and largest ratio of width to height.
         flip: flip horizontally with probability 1/2.
         workers: decoding threads.
+        part: (rank, number of processes): decode only this process's share of every batch, contiguous rows as in
+            `relearn.methods.batch_source.share`. The labels are those of the whole batch.
 
     Raises:
         ValueError: a number is out of range or there are fewer than 2 images; during iteration, an image cannot be
@@ -135,6 +137,7 @@ class FolderBatches:
         ratio: Range = (3 / 4, 4 / 3),
         flip: bool = True,
         workers: int = 8,
+        part: tuple[int, int] = (0, 1),
     ) -> None:
         for name, value, least in (("batch_size", batch_size, 2), ("size", size, 1), ("workers", workers, 1)):
             if value < least:
@@ -146,7 +149,7 @@ class FolderBatches:
         if len(images) < 2:
             raise ValueError(f"images: {len(images)}; allowed: 2 or more")
         self.images, self.batch_size, self.size, self.flip = images, batch_size, size, flip
-        self.scale, self.ratio, self.workers = scale, ratio, workers
+        self.scale, self.ratio, self.workers, self.part = scale, ratio, workers, part
         self.batches_per_epoch = len(images) // batch_size + (len(images) % batch_size > 1)
 
     def __len__(self) -> int:
@@ -163,7 +166,10 @@ class FolderBatches:
         try:
             for number in range(len(groups) + AHEAD):
                 if number < len(groups):
-                    waiting.append([pool.submit(self.one, i, seed) for i in groups[number].tolist()])
+                    positions = groups[number].tolist()
+                    rank, size = self.part
+                    own = positions[rank * len(positions) // size : (rank + 1) * len(positions) // size]
+                    waiting.append([pool.submit(self.one, i, seed) for i in own])
                 if number >= AHEAD:
                     pixels = np.stack([future.result() for future in waiting.popleft()])
                     yield torch.from_numpy(pixels), self.images.labels[groups[number - AHEAD]]

@@ -97,6 +97,17 @@ def add_up(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def concatenated(own: Tensor, count: int) -> Tensor:
+    """All ``count`` rows of a batch, of which each process has its share (see `relearn.methods.batch_source.share`), in order."""
+    size = dist.get_world_size()
+    counts = [(rank + 1) * count // size - rank * count // size for rank in range(size)]
+    padded = own.new_zeros(max(counts), *own.shape[1:])  # NCCL gathers tensors of equal shapes only
+    padded[: len(own)] = own
+    parts = [torch.empty_like(padded) for _ in counts]
+    dist.all_gather(parts, padded)
+    return torch.cat([part[:rows] for part, rows in zip(parts, counts, strict=True)])
+
+
 def weighted(
     loss: Callable[..., Tensor], own: Tensor | float, whole: Tensor | float
 ) -> Callable[..., Tensor]:

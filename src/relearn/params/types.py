@@ -40,6 +40,8 @@ def ascending(items: list[Any]) -> list[Any]:
 
 Count = Annotated[int, Field(ge=1, le=10_000)]
 """Things that are repeated or listed: ten times the most that is used, 1,000 pairs of points."""
+Gpus = Annotated[int, Field(ge=1, le=64)]
+"""GPUs of one training. They are no setting of a run, because they change only its time."""
 Several = Annotated[int, Field(ge=0, le=10_000)]
 """The same, or none."""
 Draws = Annotated[int, Field(ge=1, le=1_000_000)]

@@ -12,6 +12,7 @@ from relearn.params.conflicts import Conflict, check
 from relearn.params.types import (
     Batch,
     EpochCount,
+    Gpus,
     NotNegative,
     Padding,
     Positive,
@@ -89,6 +90,7 @@ class Epochs(Section):
     crop_padding: Padding
     flip: bool
     test_images: SamplesOrAll
+    gpus: Gpus
 
     @check
     def _warmup(self) -> Iterator[Conflict]:

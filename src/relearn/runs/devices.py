@@ -111,6 +111,56 @@ def acquire(
         yield f"cuda:{chosen}"
 
 
+def usable(
+    device: str, count: int, *, cuda: Callable[[], int] = count_cuda, note: Callable[[str], None] = say
+) -> int:
+    """How many of ``count`` processes to start: with ``auto`` at most one per CUDA device, and one on a machine without."""
+    if device != "auto" or count == 1 or (there := cuda()) >= count:
+        return count
+    note(f"device: {there} CUDA devices here, using {max(there, 1)} of {count} processes")
+    return max(there, 1)
+
+
+@contextmanager
+def acquire_several(
+    device: str, count: int, *, cuda: Callable[[], int] = count_cuda, note: Callable[[str], None] = say
+) -> Iterator[tuple[str, str]]:
+    """Hold ``count`` CUDA devices during a ``with`` block, for the processes of one job.
+
+    Only one job at a time collects devices, so that two jobs never wait for each other's.
+
+    Args:
+        device: ``cpu``; ``cuda``; ``auto``: ``cuda`` if there is a CUDA device.
+        count: how many; see `usable`.
+        cuda: returns the number of CUDA devices.
+        note: receives one line if the choice may be unexpected.
+
+    Yields:
+        The device for torch, and the value of CUDA_VISIBLE_DEVICES that shows the devices held ("" on a CPU).
+
+    Raises:
+        ValueError: an unknown name, or fewer devices than processes.
+    """
+    if device not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"--device {device!r}: allowed for several processes are auto, cpu, cuda")
+    there = 0 if device == "cpu" else cuda()
+    if device != "cuda" and not there:
+        with acquire(device, count=lambda: 0, note=note) as found:
+            yield found, ""
+        return
+    if there < count:
+        raise ValueError(f"--processes: found {count}, allowed: at most the {there} CUDA devices here")
+    with ExitStack() as held:
+        with (lock_folder() / "several.lock").open("ab") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            names = [
+                held.enter_context(acquire("cuda", count=lambda: there, note=note)) for _ in range(count)
+            ]
+        shown = [entry.strip() for entry in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+        indices = [int(name.removeprefix("cuda:")) for name in names]
+        yield "cuda", ",".join(shown[i] if i < len(shown) and shown[i] else str(i) for i in indices)
+
+
 def lock_folder() -> Path:
     """Return the folder of the lock files; it is created if necessary.
 

@@ -90,6 +90,7 @@ class Run:
         attempt: 1, or more after a resume.
         last_step: the last step in the spool, None at the beginning.
         done: the record that another process finished while this one waited for the lock, otherwise None.
+        processes: if several processes make the run, the operations between them (`relearn.methods.parallel`); otherwise None.
 
     Raises:
         Busy: another live process holds the run (after `wait_s` seconds); one line naming its pid.
@@ -113,8 +114,9 @@ class Run:
         precision: str = "fp32",
         threads: int = 1,
         wait_s: float = 30.0,
+        processes: Any = None,
     ) -> None:
-        self.out = Path(out)
+        self.out, self.processes = Path(out), processes
         above = next((p for p in self.out.absolute().parents if p.name == "runs"), None)
         depth = None if above is None else self.out.absolute().parents.index(above)
         self.root = self.out.parent if depth is None else _ancestor(self.out, depth + 1)

@@ -16,7 +16,7 @@ the mean and standard deviation of the absolute factors of the branches; model.s
 weights, not the averaged ones); with ``average_file`` averaged.safetensors, the same with the averaged weights.
 
 The learning rate rises during the warm-up and then follows its schedule to the last step. Runs of one suite see the same
-images in the same order with the same augmentation, whatever the network.
+images in the same order with the same augmentation, whatever the network. Several processes (``--processes``) share every batch.
 
 Metrics: acc_frac, accbest_frac and ema_acc_frac are accuracies on the test images (last, best, of the averaged weights);
 lr is the peak learning rate, rates_count the number of rates among which it was chosen; train_loss_nats is the mean over the last
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from relearn.models.vision_classifier import VisionClassifier
 
 NEEDS_TORCH = True
+PROCESSES = True
 PROBED = 64  # test images on which the branches are measured
 HISTORY = ("epoch", "step", "loss", "lr", "gradient_norm", "test_accuracy_frac", "ema_accuracy_frac")
 WITHOUT = {"gradient_norm": "clip_norm", "ema_accuracy_frac": "ema"}  # no such column without that setting
@@ -97,7 +98,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         clock.start()
         fitted = fit(
             net,
-            task.source(size) if streamed else (task.images, task.labels),
+            task.source(size, run.processes) if streamed else (task.images, task.labels),
             loss=recipe.smoothed_loss(settings["label_smoothing"]),
             epochs=epochs,
             batch_size=None if streamed else size,
@@ -122,6 +123,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             log=run.log,
             progress=clock.counting(progress),
             checkpoint=Checkpoint(run.work / "fit"),
+            processes=run.processes,
         )
         clock.stop()
     net.eval()

@@ -76,9 +76,15 @@ def prepare_images(params: Mapping[str, Any], scale: str, study: str) -> Family:
 
 
 def training_needs(params: Mapping[str, Any], study: str) -> Needs:
-    """Resource requirements of `train_vision`: on the ImageNet folder, a week of run time and threads for decoding."""
-    folder = from_folder(params, study)
-    return Needs(mem_mb=12000, minutes=10080 if folder else 1440, threads=8 if folder else 1)
+    """Resource requirements of `train_vision`: on the ImageNet folder, a week of run time, and for each GPU threads for decoding."""
+    if from_folder(params, study):
+        return folder_needs(params[study]["train"]["gpus"])
+    return Needs(mem_mb=12000, minutes=1440)
+
+
+def folder_needs(gpus: int) -> Needs:
+    """Resource requirements of a training on the ImageNet folder."""
+    return Needs(mem_mb=12000 * gpus, minutes=10080, threads=8 * gpus, gpu=gpus)
 
 
 TRAINED = {

@@ -59,6 +59,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{G}.imagenet.lr": POSITIVE,
     f"{G}.imagenet.milestones": ([[], [1]], [[0], [2, 1], [1, 1], 1]),
     f"{G}.imagenet.mixup": POSITIVE,
+    f"{G}.imagenet.gpus": ([1, 64], [0, 65]),
     f"{G}.imagenet.initialise.batch_size": ([2, 128], [1, 2.0]),
     f"{G}.imagenet.initialise.iterations": COUNTS,
     f"{G}.imagenet.initialise.gamma": POSITIVE,

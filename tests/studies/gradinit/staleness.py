@@ -174,6 +174,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     ),
     (f"{G}.imagenet.size", {INIT, LEARN}, IMAGENET),
     (f"{G}.imagenet.initialise.*", {INIT}, IMAGENET),
+    (f"{G}.imagenet.gpus", {LEARN}, []),  # no setting of a run
     (f"{G}.imagenet.mixup", {LEARN}, []),  # of a network that is not here
     (f"{G}.imagenet.*", {LEARN}, [f"{LEARN}/imagenet/*", "render"]),
     (f"{G}.probe.networks", {STATISTICS, "render"}, [f"{STATISTICS}/grid/ResNet-1202-BN/*", "render"]),

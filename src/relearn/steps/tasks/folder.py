@@ -20,12 +20,32 @@ from torch import Tensor
 from relearn.data.cache import cache_folder, writable_folder
 from relearn.data.class_folders import root_of, sha256_of
 from relearn.data.imagenet_folder import FolderBatches, listing, validation
-from relearn.methods.batch_source import pixels
+from relearn.methods.batch_source import Source, pixels
 from relearn.steps.tasks.images import Images
 
 # Mean and standard deviation of ImageNet's training images, RGB, in pixel units: the usual constants, without a pass over all images.
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 RESIZE = 256 / 224  # shorter side before the central crop, relative to the crop
+
+
+class Assembled:
+    """Batches of which each process decodes a share, assembled to the whole batch in every process.
+
+    The loop augments and mixes whole batches, so they are those of a single process, bit for bit.
+
+    Args:
+        decoded: yields this process's rows of every batch, and all labels.
+        processes: :mod:`relearn.methods.parallel`.
+        device: where the rows are exchanged.
+    """
+
+    def __init__(self, decoded: FolderBatches, processes: Any, device: torch.device) -> None:
+        self.decoded, self.processes, self.device = decoded, processes, device
+        self.batches_per_epoch = decoded.batches_per_epoch
+
+    def epoch(self, generator: torch.Generator) -> Iterator[Sequence[Any]]:
+        for images, labels in self.decoded.epoch(generator):
+            yield self.processes.concatenated(images.to(self.device), len(labels)), labels
 
 
 class Folder(Images):
@@ -70,9 +90,17 @@ class Folder(Images):
     def describe(self, network: Mapping[str, Any]) -> dict[str, Any]:
         return {**network, "classes": self.classes, "in_channels": 3, "mean": self.mean, "std": self.std}
 
-    def source(self, size: int) -> FolderBatches:
-        """Batches of ``size`` for the training loop."""
-        return FolderBatches(self.train, batch_size=size, size=self.size, workers=self.workers)
+    def source(self, size: int, processes: Any = None) -> Source:
+        """Batches of ``size`` for the training loop; several ``processes`` share the decoding."""
+        rank, count = processes.world() if processes else (0, 1)
+        decoded = FolderBatches(
+            self.train,
+            batch_size=size,
+            size=self.size,
+            workers=max(1, self.workers // count),
+            part=(rank, count),
+        )
+        return Assembled(decoded, processes, self.device) if processes and count > 1 else decoded
 
     def steps_per_epoch(self, size: int) -> int:
         return self.source(size).batches_per_epoch

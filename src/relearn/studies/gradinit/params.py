@@ -15,6 +15,7 @@ from relearn.params.types import (
     Count,
     Draws,
     EpochCount,
+    Gpus,
     Milestones,
     Multiple,
     NotNegative,
@@ -222,6 +223,7 @@ class ImageNet(Section):
     lr: Positive
     milestones: Milestones
     mixup: Positive
+    gpus: Gpus
     initialise: InitialiseFolder
 
     @check

@@ -82,7 +82,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         settings=pretraining,
         modules=["relearn.steps.tasks.folder", *vision.modules_of("lrformer_depth12")],
         outputs=vision.TRAINED,
-        needs=Needs(mem_mb=12000, minutes=10080, threads=8),
+        needs=vision.folder_needs(own["train"]["gpus"]),
     )
 
     def weights(variant: str, depth: str, seed: str) -> list[str]:

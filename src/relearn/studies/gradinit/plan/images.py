@@ -110,7 +110,9 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         ),
         "train_from_init": train,
         "train_from_init_imagenet": _on_imagenet(
-            train, [_cell(IMAGENET, start, recipe="imagenet") for start in starts.imagenet]
+            train,
+            [_cell(IMAGENET, start, recipe="imagenet") for start in starts.imagenet],
+            own["imagenet"]["gpus"],
         ),
         "gradient_statistics": statistics,
         "gradient_statistics_imagenet": _on_imagenet(
@@ -130,9 +132,10 @@ def _batch_size(suite: str, network: str, sizes: Mapping[str, Any]) -> int:
     return sizes["densenet_batch_size" if own else "batch_size"]
 
 
-def _on_imagenet(family: Family, cells: list[dict[str, str]]) -> Family:
-    """The same family on ImageNet, where a run takes days and needs threads for decoding."""
-    needs = replace(family.needs, minutes=7 * family.needs.minutes, threads=8)
+def _on_imagenet(family: Family, cells: list[dict[str, str]], gpus: int = 1) -> Family:
+    """The same family on ImageNet, where a run takes days and needs, for each GPU, threads for decoding."""
+    was = family.needs
+    needs = replace(was, mem_mb=gpus * was.mem_mb, minutes=7 * was.minutes, threads=8 * gpus, gpu=gpus)
     return replace(family, cells=cells, needs=needs, constraints={"suite": IMAGENET})
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from relearn.steps.csv_rows import write_rows
 
 NEEDS_TORCH = True
+PROCESSES = True
 FIXUP_RATES = {"*bias": 0.1, "*scale*": 0.1}
 BLOCKS = 10
 """Rows of the history of a training of ``steps``."""
@@ -66,7 +67,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         clock.start()
         fitted = fit(
             model,
-            task.source(size) if streamed else (task.images, task.labels),
+            task.source(size, run.processes) if streamed else (task.images, task.labels),
             loss=task.loss,
             epochs=epochs,
             steps=steps,
@@ -90,6 +91,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             log=run.log,
             progress=clock.counting(progress),
             checkpoint=Checkpoint(run.work / "fit"),
+            processes=run.processes,
         )
         clock.stop()
     rows = fitted.history
