@@ -212,14 +212,37 @@ def test_what_is_accepted_is_what_the_file_says_and_fits(tried: Tried) -> None:
     assert forecasts > 1000
 
 
-def test_some_mutations_are_refused_for_memory_alone(tried: Tried) -> None:
-    """Their sizes are each in range: without the forecast they would be accepted."""
-    alone = [
-        problems
-        for _, _, problems, _ in tried
-        if problems and all("at this size" in line for line in problems)
-    ]
-    assert alone
+@pytest.mark.parametrize(
+    ("section", "doublings"),
+    [
+        ("gradinit.translation.network", 7),
+        ("long_short.prepare_lra.text", 10),
+        ("long_short.encoder", 8),
+        ("long_short.convert_roberta", 6),
+    ],
+)
+def test_sizes_that_are_in_range_one_by_one_are_refused_for_their_memory(
+    section: str, doublings: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All sizes of a section, doubled until the forecast refuses them; half of that is accepted."""
+    monkeypatch.chdir(ROOT)
+    source = read(FILE)
+    path = tuple(section.split("."))
+
+    def load(factor: int) -> None:
+        values = copy.deepcopy(source.values)
+        for key in places(values):
+            if key[: len(path)] == path and whole(at(values, key)):
+                put(values, key, at(values, key) * factor)
+        file = Source(source.file, values, source.lines)
+        with monkeypatch.context() as patch:
+            patch.setattr(params, "read", lambda path: file)
+            parameters.load(FILE, scale="mini")
+
+    load(2 ** (doublings - 1))
+    with pytest.raises(params.ParamsError) as refused:
+        load(2**doublings)
+    assert all("at this size" in line for line in refused.value.problems)
 
 
 SIZES = {"layers", "dim", "ffn", "heads"}

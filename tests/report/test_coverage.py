@@ -30,6 +30,7 @@ DEFINED = {
     "zhu2022.table2.2": DEFENCES,
     "addition.bullseye_polytope": DEFENCES,
     "addition.gradient_matching": DEFENCES,
+    "addition.adaptive_polytope": DEFENCES,
     "addition.attacks": 5 * 5 * 8,
     "addition.controls": 12 * 4 * 8,
     "addition.robustness": 0,  # as many rows as networks were measured
@@ -65,6 +66,7 @@ def test_a_study_on_four_of_eight_victims(evidence):
         "zhu2022.table2.2": DEFENCES // 2,
         "addition.bullseye_polytope": (3 + 6) * 4,
         "addition.gradient_matching": (3 + 6) * 4,
+        "addition.adaptive_polytope": (3 + 6) * 4,
         "addition.attacks": 5 * 3 * 4,  # these runs do not say what they fitted
         "addition.controls": 12 * 3 * 4,
         "addition.robustness": 3 * 4 * 4,  # roles, victims; clean, two eps, corruptions

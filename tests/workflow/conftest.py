@@ -45,6 +45,7 @@ FEW: dict[str, Any] = {
         "convex_polytope": ["deep_knn", "random_eviction", "adversarial_training"],
         "bullseye_polytope": [],
         "gradient_matching": [],
+        "adaptive_polytope": [],
     },
     "poisoning.studies.dropout.attacks": ["feature_collision"],
     "poisoning.studies.dropout.victims": [ALONE],

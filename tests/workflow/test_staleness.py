@@ -76,6 +76,7 @@ ON_S1 = [
     "convex_polytope",
     "bullseye_polytope",
     "gradient_matching",
+    "adaptive_polytope",
 ]
 LAYERS = ["multi_layer", "multi_layer_as_released"]
 # What follows from the substitutes of the end-to-end study, once they differ from those of the transfer study.
@@ -148,7 +149,10 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         for attack, runs in (
             ("feature_collision", ["feature_collision", "feature_collision_no_dropout"]),
             ("convex_polytope", ["convex_polytope", "convex_polytope_half"]),
-            *((name, [name]) for name in (*LAYERS, "bullseye_polytope", "gradient_matching")),
+            *(
+                (name, [name])
+                for name in (*LAYERS, "bullseye_polytope", "gradient_matching", "adaptive_polytope")
+            ),
             *((name, [name]) for name in ("white_box_collision", "white_box_watermark")),
         )
     ),
@@ -212,7 +216,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
             {P, "render"},
             of_defence("l2_outliers", "transfer", attack),
         )
-        for attack in ("convex_polytope", "bullseye_polytope", "gradient_matching")
+        for attack in ("convex_polytope", "bullseye_polytope", "gradient_matching", "adaptive_polytope")
     ),
     (
         f"{S}.dropout.attacks",
@@ -549,6 +553,9 @@ def test_every_leaf_says_what_it_touches() -> None:
     known = {key for key in LEAVES if any(fnmatchcase(key, pattern) for pattern, _, _ in TOUCHES)}
     assert set(LEAVES) == known | FIXED
     assert set(LEAVES) >= QUICK | FIXED
+    for key, value in LEAVES.items():
+        if key not in FIXED:
+            flipped(key, value)  # a value of a new kind has its own line among the FLIPS
     for pattern in [*(pattern for pattern, _, _ in TOUCHES), *FLIPS]:
         assert any(fnmatchcase(key, pattern) for key in LEAVES), pattern
 

@@ -16,6 +16,7 @@ ATTACKS = {
     "multi_layer": "relearn.methods.multi_layer:craft",
     "bullseye_polytope": "relearn.methods.bullseye_polytope:craft",
     "gradient_matching": "relearn.methods.gradient_matching:craft",
+    "adaptive_polytope": "relearn.methods.adaptive_polytope:craft",
     "white_box_collision": "relearn.methods.white_box_collision:craft",
 }
 

@@ -126,6 +126,8 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{F}.finetune.mask": lambda word: "start",
     f"{F}.finetune.decisive.tasks": lambda names: ["acceptability"],
     f"{F}.finetune.decisive.rates": lambda rates: [1.0e-3],
+    f"{F}.finetune.decisive.tuning_seeds": lambda seeds: [101],
+    f"{F}.finetune.decisive.radii": lambda radii: [0.5, *radii],
     f"{F}.finetune.runs": lambda runs: [{**runs[0], "max_length": 15}, *runs[1:]],
     f"{F}.max_loss_increase.tasks": lambda names: names[:-1],
     f"{F}.ensemble.methods": lambda names: [*names, "pgd"],

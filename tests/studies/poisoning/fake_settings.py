@@ -74,9 +74,9 @@ def end_to_end(paper: int = 3, released: int = 1) -> Callable[[Path, Any], None]
 
 
 def additions(root: Path, study: Any) -> None:
-    """Two more attacks in the transfer setting, and Deep k-NN against them."""
+    """Three more attacks in the transfer setting, and Deep k-NN against them."""
     for victim in study.victims:
-        for attack, of_four in (("bullseye_polytope", 3), ("gradient_matching", 1)):
+        for attack, of_four in (("bullseye_polytope", 3), ("gradient_matching", 1), ("adaptive_polytope", 2)):
             study._train(root, attack, "none", victim, 0)
             study._train(root, attack, "deep_knn", victim, 0)
             study._filter(root, attack, "deep_knn", victim, 0)

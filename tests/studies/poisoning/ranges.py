@@ -45,6 +45,8 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{ATTACKS_OF}.multi_layer.iterations": ([1], [0, 10.0]),
     f"{ATTACKS_OF}.bullseye_polytope.dropout": ([True, False], [0, 0.2, "true"]),
     f"{ATTACKS_OF}.convex_polytope.target_dropout": (["fixed", "off"], ["on", True, None]),
+    f"{ATTACKS_OF}.adaptive_polytope.weight": ([0, 10.0], [-0.1, float("nan")]),
+    f"{ATTACKS_OF}.adaptive_polytope.margin": ([0, 1], [-0.1, 1.1]),
     f"{ATTACKS_OF}.gradient_matching.parameters": (["head", "all"], ["heads", "", 1, None]),
     f"{ATTACKS_OF}.white_box_collision.mu_multiple": ([1.0e-6, 100], [0, -1, float("inf"), float("nan")]),
     f"{ATTACKS_OF}.white_box_watermark.watermark": ([0, 0.99], [1, 1.0, -0.1, float("nan")]),
@@ -69,6 +71,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     ),
     f"{STUDIES}.transfer.convex_polytope": ([[]], [["knn"]]),
     f"{STUDIES}.transfer.bullseye_polytope": ([[], ["one_class_svm"]], [["knn"]]),
+    f"{STUDIES}.transfer.adaptive_polytope": ([[], ["deep_knn"]], [["knn"]]),
     f"{STUDIES}.transfer.gradient_matching": ([[], ["random_eviction"]], [["knn"]]),
     f"{STUDIES}.dropout.attacks": (
         [[], ["convex_polytope"], ["convex_polytope", "feature_collision"]],

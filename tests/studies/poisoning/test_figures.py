@@ -63,7 +63,7 @@ def test_an_unknown_renderer_is_refused(evidence, tmp_path):
 def test_points_of_the_success_rates(evidence):
     points = bars.points(RATES, evidence)
     found = {(p["series"], p["victim"]): p for p in points if p["source"] == "measured"}
-    assert len(found) == 4 * 8
+    assert len(found) == 5 * 8
     polytope = found["convex_polytope", "SENet18"]
     assert (polytope["success"], polytope["trials"]) == (0.5, 20)
     assert (polytope["low"], polytope["high"]) == (wilson(10, 20).low, wilson(10, 20).high)
@@ -90,14 +90,14 @@ def test_bars_stand_in_the_papers_order_and_name_what_is_lacking(evidence):
     marked = [label.get_text() for label in axes.get_xticklabels() if "black box" in label.get_text()]
     assert marked == ["MobileNetV2\n(black box)", "DenseNet121\n(black box)"]
     assert {patch.get_height() for patch in axes.patches} == {0.25, 0.5}
-    assert len(axes.patches) == 4 * 4  # the additions have bars of their own
+    assert len(axes.patches) == 5 * 4  # the additions have bars of their own
 
 
 def test_under_the_pointer_stand_the_numbers_of_the_csv_file(evidence, tmp_path):
     table, *_ = figures.render(RATES, evidence, RENDERERS, tmp_path)
     with table.open() as file:
         rows = [row for row in csv.DictReader(file) if row["plot_left"]]
-    assert len(rows) == 4 * len(VICTIMS)
+    assert len(rows) == 5 * len(VICTIMS)
     for row in rows:
         low, value, high = (f"{100 * float(row[name]):.3g}%" for name in ("low", "success", "high"))
         assert f"{row['victim']}: {value} [{low}, {high}], {row['trials']} attacks" in row["plot_says"]

@@ -49,7 +49,7 @@ class TargetSide:
             return self._read(net, part)
 
     def _read(self, net: nn.Module, part: slice) -> Reading:
-        return reading(self.objective.read_target, net, self.targets[part], self.precision)
+        return reading(self.objective.part(part).read_target, net, self.targets[part], self.precision)
 
     def _whole(self, net: nn.Module, must_keep: bool) -> Reading | None:
         readings: list[Reading] = []

@@ -17,6 +17,7 @@ COLOURS = {
     "multi_layer_as_released": "#CA9161",
     "bullseye_polytope": "#029E73",
     "gradient_matching": "#CC78BC",
+    "adaptive_polytope": "#56B4E9",
     "overlap_half": "#F3C77B",
     "overlap_full": "#DE8F05",
     "overlap_disjoint": "#8A5703",

@@ -114,6 +114,11 @@ class GradientMatching(Attack):
     parameters: Literal["head", "all"]
 
 
+class Adaptive(Attack):
+    weight: NotNegative
+    margin: Annotated[float, Field(ge=0, le=1)]
+
+
 class WhiteBox(Section):
     eps: Annotated[float, Field(gt=0, le=1)]
     lr: Positive
@@ -141,6 +146,7 @@ class Attacks(Section):
     multi_layer_as_released: Attack
     bullseye_polytope: Attack
     gradient_matching: GradientMatching
+    adaptive_polytope: Adaptive
     white_box_collision: WhiteBox
     white_box_watermark: Watermark
 

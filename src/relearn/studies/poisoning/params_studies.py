@@ -52,6 +52,7 @@ class TransferStudy(Section):
     convex_polytope: Defences
     bullseye_polytope: Defences
     gradient_matching: Defences
+    adaptive_polytope: Defences
 
 
 class DropoutStudy(Section):
