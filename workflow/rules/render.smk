@@ -29,7 +29,7 @@ rule render:
         f"{ROOT}/logs/render.log",
     conda:
         ENVIRONMENT
-    threads: 1
+    threads: 2
     resources:
         mem_mb=4000,
         runtime=15,
@@ -38,7 +38,8 @@ rule render:
         scale=SCALE,
         code=code_of_report(),
     shell:
-        "relearn render --root $(dirname {output.page:q}) --params params.yaml --scale {params.scale} > {log:q} 2>&1"
+        "relearn render --root $(dirname {output.page:q}) --params params.yaml --scale {params.scale}"
+        " --cores {threads} > {log:q} 2>&1"
 
 
 rule render_all:

@@ -67,7 +67,7 @@ def main(args: argparse.Namespace) -> int:
     from relearn.runs.run_store import is_store
     from relearn.studies.study import load
 
-    asked = argparse.Namespace(**vars(args), root=None, artefact=None)
+    asked = argparse.Namespace(**vars(args), root=None, artefact=None, cores=None)
     values, found, problems = render.inputs(asked)
     target = args.to or PUBLISHED / asked.scale
     if args.add and not args.study:

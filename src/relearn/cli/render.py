@@ -47,6 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="report.html holds its figures; without, it refers to them",
     )
+    parser.add_argument(
+        "--cores", type=int, metavar="N", help="processes that draw figures; default: one per core"
+    )
     parser.add_argument("--strict", action="store_true", help="status 1 where a cell is not measured")
 
 
@@ -119,7 +122,7 @@ def write(
     Raises:
         ValueError: an unknown artefact, or unreadable published numbers.
     """
-    from relearn.report import artefacts, coverage, figures, table, table_formats
+    from relearn.report import artefacts, coverage, table, table_formats
     from relearn.report.quantities import Evidence
 
     studies = all_studies()
@@ -131,20 +134,49 @@ def write(
     evidence = {study: Evidence(run for run in found if run.study == study) for study in _studies(loaded)}
     defined = {name: artefacts.expanded(one, evidence[one.study].runs) for name, one in loaded.items()}
     tables, coverages = {}, []
-    for name in args.artefact or defined:
-        artefact = defined[name]
+    chosen = [defined[name] for name in args.artefact or defined]
+    draw([one for one in chosen if one.kind != "table"], evidence, renderers, new / "figures", args)
+    for artefact in chosen:
         known = evidence[artefact.study]
         if artefact.kind == "table":
-            tables[name] = table.build(artefact, known)
-            table_formats.write(artefact, tables[name], new / "tables")
-        else:
-            figures.render(artefact, known, renderers[artefact.study], new / "figures")
+            tables[artefact.id] = table.build(artefact, known)
+            table_formats.write(artefact, tables[artefact.id], new / "tables")
         coverages.append(coverage.cover(artefact, known))
         print(coverages[-1].line())
     if args.artefact:
         return coverages, []
     whole = (args, new, values, studies, found, problems, defined, evidence, tables, coverages, layout)
     return coverages, _whole(*whole)
+
+
+def draw(
+    artefacts: Sequence[Any],
+    evidence: Mapping[str, Any],
+    renderers: Mapping[str, Mapping[str, str]],
+    folder: Path,
+    args: argparse.Namespace,
+) -> None:
+    """Draw the figures in as many processes as there are cores; what an earlier rendering drew from the same points is copied.
+
+    Raises:
+        ValueError: a figure names an unknown renderer.
+    """
+    from relearn.report import figures
+    from relearn.report.figures import drawn
+    from relearn.report.figures.shares import cores, in_shares
+
+    before = drawn.Drawn.read(args.root / "figures", code_of_report())
+
+    def one(artefact: Any) -> drawn.Entry:
+        prepared = figures.prepare(artefact, evidence[artefact.study], renderers[artefact.study])
+        key = before.key(artefact, prepared.points, prepared.text)
+        files = before.copy(artefact.id, key, folder) or figures.draw(prepared, folder)
+        return drawn.Entry(key, drawn.digests(files))
+
+    entries = in_shares(one, artefacts, args.cores or cores())
+    if artefacts:
+        found = dict(zip((one.id for one in artefacts), entries))
+        drawn.write({**before.entries, **found}, folder)
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:

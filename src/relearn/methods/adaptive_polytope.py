@@ -33,7 +33,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relearn.methods import convex_polytope, crafting
+from relearn.methods import crafting
 
 
 def sides(features: Tensor, bases: Tensor, target: Tensor) -> Tensor:
@@ -65,7 +65,8 @@ class Adaptive(crafting.Objective):
     def loss(
         self, poisons: crafting.Reading, target: crafting.Reading, last: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        polytope, coefficients = convex_polytope.objective(poisons[0], target[0], last)
+        coefficients = crafting.convex_coefficients(poisons[0], target[0], last)
+        polytope = 0.5 * crafting.relative_residual(poisons[0], target[0], coefficients)
         away = penalty(poisons[0], target[1], target[0], self.margin)
         return polytope + self.weight * away, coefficients
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from relearn.report import cost
 from relearn.report.claims import Claim, tally
+from relearn.report.figures import drawn
 from relearn.report.runs import Run
 from relearn.runs import parquet_file, tidy_csv
 from relearn.runs.run_store import Store
@@ -49,7 +50,13 @@ def gather(folder: Path, empty: Collection[str] = ()) -> None:
         parquet_file.write(folder / f"{made.name}.parquet", tidy_csv.columns(files))
     shutil.rmtree(tables)
     pictures = [figures / f"{name}.png" for name in empty]
-    for path in [*figures.glob("*.csv"), *figures.glob("*.pdf"), *pictures, folder / "metrics.json"]:
+    for path in [
+        *figures.glob("*.csv"),
+        *figures.glob("*.pdf"),
+        *pictures,
+        figures / drawn.FILE,
+        folder / "metrics.json",
+    ]:
         path.unlink(missing_ok=True)
 
 

@@ -11,7 +11,7 @@ import importlib
 import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from relearn.report.artefacts import Artefact
 from relearn.report.figures import foot
@@ -24,8 +24,18 @@ PHOTOGRAPH = 2**14
 """Colours of a picture from which on it is a photograph: lines with smooth edges have a few thousand."""
 
 
-def render(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str], folder: Path) -> list[Path]:
-    """Write ``<id>.csv``, ``<id>.png`` and ``<id>.pdf`` of one figure.
+class Prepared(NamedTuple):
+    """A figure before it is drawn."""
+
+    artefact: Artefact
+    module: Any
+    points: Sequence[dict[str, Any]]
+    text: str
+    """The line below the figure."""
+
+
+def prepare(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str]) -> Prepared:
+    """Collect the points of a figure and its line of text.
 
     Args:
         renderers: maps a name to a module, for the figure's study.
@@ -38,10 +48,23 @@ def render(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str],
         raise ValueError(f"{artefact.id}: found renderer {artefact.renderer}, allowed: {allowed}")
     module = importlib.import_module(renderers[artefact.renderer])
     points = module.points(artefact, evidence)
-    figure = module.draw(artefact, points)
     sizes = foot.sizes(points, evidence) if getattr(module, "NAMES_NETWORKS", False) else ""
-    foot.write(figure, foot.words(artefact, points, getattr(module, "BARS", ""), sizes))
+    return Prepared(
+        artefact, module, points, foot.words(artefact, points, getattr(module, "BARS", ""), sizes)
+    )
+
+
+def draw(prepared: Prepared, folder: Path) -> list[Path]:
+    """Write ``<id>.csv``, ``<id>.png`` and ``<id>.pdf`` of one figure."""
+    artefact, module, points, text = prepared
+    figure = module.draw(artefact, points)
+    foot.write(figure, text)
     return write(figure, points, module.FIELDS, folder / artefact.id)
+
+
+def render(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str], folder: Path) -> list[Path]:
+    """Prepare and draw one figure."""
+    return draw(prepare(artefact, evidence, renderers), folder)
 
 
 def write(figure: Any, points: Sequence[dict[str, Any]], fields: Sequence[str], stem: Path) -> list[Path]:
