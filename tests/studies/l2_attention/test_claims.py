@@ -482,7 +482,7 @@ def test_dot_product_with_the_start_of_l2_stands_beside(tmp_path):
     deep(tmp_path)
     trained(tmp_path, "dp_l2_start", 12, [0.9] * 3, recipe=pretend.CONSTANT)
     claim = judged(evidence_of(tmp_path), "deeper_without_warmup")
-    found = part(claim, "DP with L2's start, deeper")
+    found = part(claim, "DP with L2's initialisation, deeper")
     assert found.interval.estimate == 0.0 and not found.decides and claim.verdict == "direction"
 
 

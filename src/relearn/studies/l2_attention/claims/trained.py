@@ -25,7 +25,7 @@ WORDS = {BEST: "best test NLL", HONEST: "test NLL at the best validation step"}
 CONTROL = "dp_l2_start"
 NAMES = {
     "dp": "DP",
-    CONTROL: "DP with L2's start",
+    CONTROL: "DP with L2's initialisation",
     "l2": "L2",
     "l2_tied": "tied L2",
     "contractive": "contractive L2",
@@ -149,7 +149,7 @@ def deeper_without_warmup(evidence: Evidence) -> Finding:
         )
     ]
     control = level(
-        "DP with L2's start, deeper than 10 layers: share of trainings that fail",
+        "DP with L2's initialisation, deeper than 10 layers: share of trainings that fail",
         _failures(evidence, CONTROL),
         ALWAYS,
         role="language",
