@@ -165,7 +165,7 @@ def test_a_study_is_replaced_and_the_others_stay(tmp_path: Path, capsys: Any) ->
     }
     assert found == {("poisoning", "bullseye_polytope", "b"), ("robustness", "feature_collision", "a")}
     text = (target / "README.md").read_text()
-    assert "2 runs, each study from a commit of its own." in text
+    assert "2 runs, each study from its own commit." in text
     assert "| poisoning | 1 runs, " in text and "The clean commit bbbbbbbbbb. |" in text
     before = contents(target)
     assert run("publish", "--from", str(target), "--to", str(target)) == 0

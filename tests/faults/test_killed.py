@@ -104,7 +104,7 @@ def test_without_a_sound_checkpoint_it_begins_anew_and_says_so(killed: Any, refe
         spoil(head)
     job = killed.run(*killed.pretrain())
     assert job.wait() == 0, job.said
-    assert "relearn poisoning pretrain: fit: no sound checkpoint is left, beginning anew\n" in job.said
+    assert "relearn poisoning pretrain: fit: no sound checkpoint is left, starting again\n" in job.said
     assert len(steps(killed)[1]) == 20 and killed.outputs("net") == reference.outputs("net")
 
 
@@ -201,8 +201,10 @@ def test_a_child_that_lives_on_is_named_and_nothing_is_unlocked(desk: Any) -> No
     assert job.wait() == -signal.SIGKILL
     told = desk.run("recover")
     assert told.wait() == 0
-    assert "Snakemake's lock: nobody alive holds it; removed" in told.said and not list(locks.glob("*.lock"))
-    assert "unfinished: pretrain net seed0: ended without a word, last step" in told.said
+    assert "Snakemake's lock: no running process holds it; removed" in told.said and not list(
+        locks.glob("*.lock")
+    )
+    assert "unfinished: pretrain net seed0: ended without a message, last step" in told.said
 
 
 def test_two_at_once_work_once(desk: Any, reference: Any) -> None:

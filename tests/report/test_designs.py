@@ -160,7 +160,7 @@ def test_the_report_says_design_widths_and_what_deviates() -> None:
     planned = stats.t.ppf(0.975, 3) * 0.2 / 2
     assert lines[0] == "design: a minus b 4 seeds, 1 CPU h (records)"
     assert (
-        f"half-width of a - b: planned {planned:.3g}, achieved 0.205; the plan is wider than the claimed effect"
+        f"half-width of a - b: planned {planned:.3g}, achieved 0.205; the planned half-width exceeds the claimed effect"
         in lines
     )
     assert "deviates from the design: study.seeds: [0], designed [0, 1]" in lines

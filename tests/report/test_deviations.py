@@ -170,7 +170,7 @@ def test_what_no_parameter_shows_stands_on_the_page_and_names_settings_that_exis
     own = {one.id for one in found if one.study == "poisoning"}
     assert {"masks", "pixel_std", "checkpoint", "precision", "batch_statistics", "coefficients"} <= own
     text = page.markdown(AT_PAPER, PAPER, found)
-    _, _, below = text.partition("## What else differs from the texts")
+    _, _, below = text.partition("## Other differences from the texts")
     for one in found:
         assert f"| {one.study}: {one.id.replace('_', ' ')} | {one.published} |" in below.replace("\\|", "|")
         assert not one.setting or f"{one.setting}: {page.yaml_value(PAPER.values[one.setting])}" in below

@@ -193,7 +193,7 @@ def test_networks_that_are_smaller_than_their_names_say_so(tmp_path: Path, quick
     made(tmp_path, "Whole", width=1.0, depth=1.0)
     known = evidence_of(tmp_path)
     both = foot.sizes(behind(known, "VGG-19", "ResNet-110"), known)
-    assert both == "networks at 0.25 of the width and 0.1 to 0.2 of the depth that their names stand for"
+    assert both == "networks at 0.25 of the width and 0.1 to 0.2 of the depth of the named networks"
     assert foot.sizes(behind(known, "VGG-19"), known).startswith("networks at 0.25 of the width and 0.1 of")
     assert foot.sizes(behind(known, "Whole"), known) == foot.sizes([], known) == ""
 

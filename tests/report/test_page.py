@@ -365,7 +365,7 @@ def test_what_no_parameter_shows_stands_below_the_deviations(make_page):
     shown = '<th scope="row">pixel std</th><td>as &lt;printed&gt;</td><td>as measured</td>'
     assert shown in made.replace("\n", "")
     assert "<code>poisoning.craft.targets</code>" in made
-    assert "What else differs from the texts" not in make_page[0]()
+    assert "Other differences from the texts" not in make_page[0]()
 
 
 def test_unknown_deviations_say_why(make_page):

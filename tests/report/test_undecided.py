@@ -132,7 +132,7 @@ def test_what_more_units_do_not_mend_is_named() -> None:
     reasons = ("1 seed, needs 3", "VGG-19 at 10.5% best accuracy, needs 60%")
     one = found(claim(part([0.3]), verdict="underpowered", reasons=reasons))
     assert one.blocked == (reasons[1],) and one.least == 3
-    assert f"more seeds do not mend: {reasons[1]}" in undecided_formats.lines(one)
+    assert f"more seeds do not help:  {reasons[1]}" in undecided_formats.lines(one)
 
 
 def test_pairs_are_counted_in_targets_and_victims_are_not() -> None:
@@ -142,7 +142,7 @@ def test_pairs_are_counted_in_targets_and_victims_are_not() -> None:
     reasons = ("40 pairs of target and victim, needs 80", "2 victims, needs 4")
     one = found(claim(attacks, verdict="underpowered", reasons=reasons))
     assert (one.unit, one.least, one.blocked) == ("targets", 40, ("2 victims, needs 4",))
-    assert undecided_formats.headline(one).startswith("every comparison holds; the rule asks for 40 targets")
+    assert undecided_formats.headline(one).startswith("every comparison holds; the rule requires 40 targets")
 
 
 def test_what_is_too_dear_says_so_with_the_number() -> None:

@@ -197,7 +197,7 @@ def test_a_failed_repetition_leaves_no_older_record_behind() -> None:
     ("act", "message"),
     [
         (lambda run: run.finish({}, outcome="fine"), "outcome 'fine': only ok, diverged, not_converged"),
-        (lambda run: run.finish({"a_frac": "many"}), "metric a_frac: 'many' is no number"),
+        (lambda run: run.finish({"a_frac": "many"}), "metric a_frac: 'many' is not a number"),
         (lambda run: run.finish({}, trials=(["a", "b"], [[1]])), "a row has 1 cells, the header 2"),
         (lambda run: (run.output("w.safetensors"), run.finish({})), "announced by output"),
         (lambda run: run.output("../w"), "only a plain file name"),

@@ -131,7 +131,7 @@ def test_a_killed_snakemake_takes_its_jobs_along_and_recover_clears_the_way(chec
     assert (story.status, story.reason) == (spool.KILLED, "stopped by SIGTERM")
     told = checkout.run("relearn", "recover")
     assert told.returncode == 0, told.stdout
-    assert "Snakemake's lock: nobody alive holds it; removed" in told.stdout
+    assert "Snakemake's lock: no running process holds it; removed" in told.stdout
     assert "pretrain victim SENet18-drop0 SENet18 seed0: KILLED (stopped by SIGTERM)" in told.stdout
     assert "resumes from its checkpoint" in told.stdout
 

@@ -154,7 +154,7 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="what tells this run from others of its step",
+        help="labels that distinguish this run from others of its step",
     )
     parser.add_argument("--out", required=True, type=Path, help="the run's folder")
     parser.add_argument("--scale", default="mini")

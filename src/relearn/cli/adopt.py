@@ -96,7 +96,7 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
     if elsewhere:
         print(f"{len(elsewhere)} files stayed on the other machine, such as {elsewhere[0]}")
     if resumable:
-        print(f"{resumable} unfinished runs go on from their checkpoints")
+        print(f"{resumable} unfinished runs resume from their checkpoints")
     print(f"adopted {len(coming)} records, {here} were here; `snakemake -n` says what is left to do")
     return 0
 
@@ -206,7 +206,7 @@ def misfit(job: Job, found: Record, sums: Mapping[str, str]) -> str | None:
     """
     for key, have, want in _differences(job, found, sums):
         if have != want:
-            return f"{_name(found)}: {key}: found {_short(have)}, the DAG asks {_short(want)}"
+            return f"{_name(found)}: {key}: found {_short(have)}, the DAG requires {_short(want)}"
     problems = record.verify_outputs(found)
     return problems[0] if problems else None
 
@@ -225,7 +225,7 @@ def _differences(job: Job, found: Record, sums: Mapping[str, str]) -> Iterator[t
         yield f"inputs.{name}", f"{len(found['inputs'][name])} files", f"{len(paths)} files"
         for path, given in zip(paths, found["inputs"][name]):
             key = f"inputs.{name} ({path})"
-            yield key, given["sha256"], sums.get(path, "that of a run that fits, there is none")
+            yield key, given["sha256"], sums.get(path, "the checksum of a matching run, but there is none")
 
 
 def place(found: Record, target: Path) -> None:

@@ -27,9 +27,9 @@ BEGIN, END = "<!-- changes: begin -->", "<!-- changes: end -->"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("before", help="a scale, a folder of results, or a commit, optionally COMMIT:SCALE")
     parser.add_argument("after", help="the same")
-    parser.add_argument("--scale", help="of commits that name none; default: the scale in params.yaml")
+    parser.add_argument("--scale", help="scale of commits that name none; default: the scale in params.yaml")
     parser.add_argument(
-        "--all", action="store_true", help="also what lies within noise, appeared or vanished"
+        "--all", action="store_true", help="also show changes within noise, and what appeared or disappeared"
     )
     parser.add_argument("--out", type=Path, help="folder for changes.csv, changes.md and changes.html")
     parser.add_argument("--page", type=Path, help="report to put the comparison into")

@@ -20,9 +20,9 @@ NEEDS_TORCH = False
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "manifest", type=_address, help="address or path of a manifest.json; its parts lie beside it"
+        "manifest", type=_address, help="address or path of a manifest.json; its parts are in the same folder"
     )
-    parser.add_argument("--sha256", help="of the manifest; refuse another one")
+    parser.add_argument("--sha256", help="checksum of the manifest; any other manifest is refused")
     parser.add_argument("--keep", type=Path, help="folder for the parts; default: the cache")
 
 

@@ -54,7 +54,9 @@ def main(args: argparse.Namespace) -> int:
     )
     for claim in wanted:
         one = found.get((claim.section, claim.id))
-        said = undecided_formats.lines(one) if one else ["decided, or without chance"] * bool(args.claim)
+        said = (
+            undecided_formats.lines(one) if one else ["decided, or not subject to chance"] * bool(args.claim)
+        )
         if said:
             print(f"{claim.section} {claim.id}: {claim.verdict.replace('_', ' ')}", *said, sep="\n  ")
     if not args.claim:

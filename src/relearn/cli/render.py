@@ -26,7 +26,9 @@ PAGE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--root", type=Path, help="its runs/ is read, the rest written; default: results/<scale>"
+        "--root",
+        type=Path,
+        help="its runs/ is read and the results are written there; default: results/<scale>",
     )
     parser.add_argument(
         "--from",
@@ -45,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--self-contained",
         action="store_true",
-        help="report.html holds its figures; without, it refers to them",
+        help="embed the figures in report.html; default: link to them",
     )
     parser.add_argument("--strict", action="store_true", help="status 1 where a cell is not measured")
 

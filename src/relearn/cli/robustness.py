@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--arguments", type=_json, default={}, help="more arguments of the named network, as JSON"
     )
     model.add_argument(
-        "--average", action="store_true", help="the moving average in the checkpoint, where it has one"
+        "--average", action="store_true", help="use the moving average in the checkpoint, if it has one"
     )
     images = parser.add_argument_group("images")
     images.add_argument(
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=PLACE",
         help=", ".join(SETS),
     )
-    images.add_argument("--images", type=int, default=0, help="of each set, at equal distances (0: all)")
+    images.add_argument("--images", type=int, default=0, help="images of each set, evenly spaced (0: all)")
     images.add_argument("--size", type=int, help="side of the crop (default: the network's)")
     images.add_argument(
         "--crop-ratio", type=float, help="crop over resized shorter side (default: timm's, or 0.875)"
@@ -91,7 +91,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     made.add_argument("--pgd-restarts", type=int, default=1)
     made.add_argument("--pgd-images", type=int, default=1000)
     made.add_argument(
-        "--pgd-unchecked", action="store_true", help="do not look for masked gradients (about 3 attacks less)"
+        "--pgd-unchecked",
+        action="store_true",
+        help="skip the check for masked gradients (saves about 3 attacks)",
     )
     made.add_argument("--autoattack-eps", type=_radius, nargs="+", default=[])
     made.add_argument("--autoattack-images", type=int, default=1000)

@@ -30,7 +30,7 @@ Find runs by what they are for, for example
     tags.artefact LIKE '%table 4.1;%' and tags.initialisation = 'gradinit'
     tags.claim LIKE '%cp_beats_fc;%'
 
-Below each step stand its runs; docs/tracking.md has more."""
+The runs of each step are below it; docs/tracking.md has more."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -78,7 +78,7 @@ def main(args: argparse.Namespace) -> int:
 
     def refuses(argv: list[str]) -> str:
         step = steps.get((argv[0], argv[1]))
-        return "" if getattr(step, "NEEDS_TORCH", False) else "this step does without torch, and starts fast"
+        return "" if getattr(step, "NEEDS_TORCH", False) else "this step does not use torch and starts fast"
 
     server = warm_server.Server(args.socket, cli.main, stamp, parent, refuses)
     print(f"relearn warm: listening at {args.socket}", flush=True)

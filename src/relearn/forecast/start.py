@@ -59,7 +59,7 @@ def _forecast(part: summary.Part, on: machine.Machine) -> str:
     middle, low, high = part.seconds
     times = f"{text.duration(middle)} of CPU time ({text.duration(low)} to {text.duration(high)})"
     places = f"{text.size(part.memory_mb)} of memory, {text.size(part.disk_mb)} of disk"
-    beside = f"; no cost is known of {part.unknown}" if part.unknown else ""
+    beside = f"; unknown cost: {part.unknown} jobs" if part.unknown else ""
     return (
         f"forecast: {times}, {text.duration(part.schedule.wall_s)} with {on.cores} at once, {places}{beside}"
     )

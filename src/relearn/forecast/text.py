@@ -38,7 +38,7 @@ def page(whole: Part, scale: str, on: Machine) -> str:
             f"`relearn plan --calibrate --scale {scale}` counts them"
         )
     if whole.unknown:
-        lines.append(f"{whole.unknown} jobs of which no cost is known are in no sum")
+        lines.append(f"{whole.unknown} jobs of unknown cost are in no sum")
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 

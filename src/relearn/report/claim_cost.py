@@ -61,10 +61,10 @@ def per_unit(unit: str, have: int, runs: Sequence[Run]) -> tuple[float, str]:
     """
     if unit == "targets":
         attacked = [run for run in runs if _names_targets(run)]
-        return cpu_s(attacked) / max(have, 1), "a target: crafting, filters and fine-tuning"
+        return cpu_s(attacked) / max(have, 1), "per target: crafting, filters and fine-tuning"
     if unit == "samples":
-        return cpu_s(runs), "all runs once more: they read the test set"
-    return cpu_s(runs) / max(have, 1), "a seed: its runs and what they read"
+        return cpu_s(runs), "all runs again, because they read the test set"
+    return cpu_s(runs) / max(have, 1), "per seed: its runs and their inputs"
 
 
 def _names_targets(run: Run) -> bool:

@@ -88,7 +88,7 @@ def remarks(claim: Claim) -> list[str]:
     """Why the verdict is what it is, beyond the numbers, and one line on what would decide the claim."""
     lines = [f"underpowered: {'; '.join(claim.reasons)}"] if claim.parts and claim.reasons else []
     if claim.verdict == "underpowered" and claim.numbers_say:
-        lines.append(f"without regard to that, the numbers say: {claim.numbers_say}")
+        lines.append(f"otherwise the verdict by the numbers would be: {claim.numbers_say}")
     if claim.apart:
         lines.append("each alone: " + ", ".join(f"{name} {said}" for name, said in claim.apart.items()))
     return [*lines, *(f"missing: {item}" for item in claim.missing), *claim.beside[:1]]
@@ -105,11 +105,11 @@ def markdown(claims: Sequence[Claim], scale: str, link: Callable[[str], str] = P
     head = f"{len(claims) - len(checks)} claims{f': {counts}' if counts else ''}."
     if checks:
         several = f"{len(checks)} checks of theorems" if len(checks) > 1 else "a check of a theorem"
-        head += f" Not among them: {several}."
+        head += f" Not counted: {several}."
     lines = [f"# Claims, scale {scale}", "", head, ""]
     provisional = any(claim.provisional for claim in claims)
     lines += [words.markdown((claim.verdict for claim in claims), provisional), ""]
-    lines += ["docs/verdicts.md says how the intervals are made and what a verdict needs.", ""]
+    lines += ["docs/verdicts.md explains the intervals and the requirements of a verdict.", ""]
     for section in dict.fromkeys(claim.section for claim in claims):
         group = [claim for claim in claims if claim.section == section]
         lines += [f"## {section}", ""]
@@ -145,7 +145,7 @@ def _details(claim: Claim, link: Callable[[str], str]) -> list[str]:
     lines += ["", *(f"- {line}" for line in remarks(claim))]
     for part in claim.parts:
         method = part.method if isinstance(part, Comparison) else "exact"
-        aside = "" if isinstance(part, Exact) or part.decides else "shown beside the claim, does not decide; "
+        aside = "" if isinstance(part, Exact) or part.decides else "additional comparison, not decisive;  "
         lines.append(
             f"- {part.name}: {effect(part)}, claimed {claimed(part)}: {part.verdict} ({aside}{method})"
         )

@@ -68,7 +68,11 @@ def lines(design: Design, claim: Claim, values: Mapping[str, Any], scale: str) -
     ]
     for part, measure, planned, achieved in widths(design, claim):
         axis = distance.scale(part, measure)
-        wide = "; the plan is wider than the claimed effect" if axis and (planned or 0.0) > axis.unit else ""
+        wide = (
+            "; the planned half-width exceeds the claimed effect"
+            if axis and (planned or 0.0) > axis.unit
+            else ""
+        )
         found.append(
             f"half-width of {part.name}: planned {_number(planned)}, achieved {_number(achieved)}{wide}"
         )

@@ -131,11 +131,11 @@ def _facts(scale: str, runs: Sequence[Run], parts: Collection[str]) -> list[str]
     )
     table = ["", "| study | runs |", "|---|---|", *rows] if rows else []
     return [
-        _origin(runs) if whole else f"{len(runs)} runs, each study from a commit of its own.",
+        _origin(runs) if whole else f"{len(runs)} runs, each study from its own commit.",
         *table,
         "",
         "[The report](report.html), [claims](claims.md), [tables](tables.md), [coverage](coverage.csv),",
-        "[deviations](deviations.md), [settings](settings.md). The runs themselves, one line a run:",
+        "[deviations](deviations.md), [settings](settings.md). The runs, one row per run:",
         "",
         "```python",
         "import pandas",
@@ -143,7 +143,7 @@ def _facts(scale: str, runs: Sequence[Run], parts: Collection[str]) -> list[str]
         f'runs = pandas.read_parquet("results/published/{scale}/runs.parquet")',
         "```",
         "",
-        "`trials.parquet` has a line for each trial, `rows.parquet` the curves and other CSV files of the runs, `tables.parquet`",
+        "`trials.parquet` has one row per trial, `rows.parquet` the curves and other CSV files of the runs, `tables.parquet`",
         "and `figures.parquet` the numbers behind tables and figures; `folder` names the run, `file` the CSV file.",
         "",
     ]

@@ -228,7 +228,7 @@ def counts(board: Sequence[Row], scale: str) -> dict[str, int]:
 def markdown(board: Sequence[Row]) -> str:
     """The whole scoreboard: one table per study with a column for each of the four scales, then the meanings of the verdicts."""
     lines = ["# Scoreboard", "", *_summary(board), ""]
-    lines += ["A cell: verdict; effect with its 95% interval; n; CPU hours of the runs behind it.", ""]
+    lines += ["Each cell: verdict; effect with its 95% interval; n; CPU hours of its runs.", ""]
     for study in dict.fromkeys(row.study for row in board):
         lines += [
             f"## {study}",

@@ -121,9 +121,9 @@ def _same(printed: float | str, here: Any) -> bool:
 def markdown(tables: Sequence[SettingsTable]) -> str:
     """The page ``settings.md``."""
     lines = [
-        "# Printed settings beside params/paper.yaml",
+        "# Printed settings compared with params/paper.yaml",
         "",
-        "These tables of the papers hold settings and no results. What a scale does otherwise is in deviations.md.",
+        "These tables of the papers contain settings, not results. deviations.md lists how a scale differs.",
     ]
     for table in tables:
         lines += ["", f"## {table.id}: {table.title}", "", f"{table.tally()}.", ""]

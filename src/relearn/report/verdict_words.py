@@ -15,13 +15,13 @@ MEANINGS = {
     "inconclusive": "the estimate lies on the other side, but the interval reaches to the claimed side",
     "identical": "both sides gave the same numbers in every run, so the runs say nothing about the claim",
     "contradicted": "the whole interval lies on the other side; exact: a case fails",
-    "partial": "exact: every case holds, at less than the published size",
+    "partial": "exact: every case holds, but below the published size",
     "underpowered": "too few trials, too weak models, or a setting in which the claimed effect cannot show",
     "not_run": "no records, or no predicate in this version",
 }
 """By verdict, the strongest first."""
 PROVISIONAL = "provisional"
-PROVISIONAL_MEANS = "a part of what the claim speaks of was not run"
+PROVISIONAL_MEANS = "a part of the claim was not run"
 DECIDED = ("reproduced", "contradicted")
 """Verdicts that more trials of the same kind are not expected to change."""
 

@@ -379,7 +379,7 @@ def _float(key: str, value: Any) -> float:
     try:
         return float(value)  # also NumPy's and torch's scalars
     except (TypeError, ValueError):
-        raise RecordError(f"metric {key}: {value!r} is no number") from None
+        raise RecordError(f"metric {key}: {value!r} is not a number") from None
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:

@@ -131,7 +131,7 @@ def sources(root: Path) -> tuple[list[Source], list[str]]:
         try:
             run = str(json.loads(path.read_bytes())["run"])
         except (OSError, ValueError, KeyError, TypeError):
-            problems.append(f"{path}: torn, it is no complete record; its step must run again")
+            problems.append(f"{path}: torn, not a complete record; its step must run again")
             continue
         found.setdefault(run, Source(root, run)).record = path
     return sorted(found.values(), key=lambda one: one.id), problems
@@ -247,7 +247,7 @@ def _status(
     # a heartbeat in the future comes from a wrong clock; the lock tells whether the run is alive
     silent = abs(now - story.heartbeat) > stale_s
     if silent and lock_is_free(source.root / "work" / f"{source.id}.lock"):
-        return spool.KILLED, "silent, and nobody holds its lock", story.heartbeat
+        return spool.KILLED, "silent, and no process holds its lock", story.heartbeat
     return spool.RUNNING, None, None
 
 

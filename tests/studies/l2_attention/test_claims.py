@@ -184,7 +184,7 @@ def test_slopes_within_fifteen_percent(tmp_path, rate, word):
     assert claim.main.notes[0] == (
         f"slope in log N of the bound {slopes:.4f}, of the best lower bound {rate * slopes:.4f}, ratio {rate:.3f}"
     )
-    assert claim.main.notes[1].startswith("beside them, of the structured lower bound 2.0000")
+    assert claim.main.notes[1].startswith("in addition, slope of the structured lower bound 2.0000")
 
 
 def test_the_best_of_several_seeds_counts_and_other_n_do_not(tmp_path):

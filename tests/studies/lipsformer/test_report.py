@@ -129,7 +129,7 @@ def test_notes_name_the_counter_examples_and_what_a_theorem_leaves_out(tmp_path)
     assert "2 such convolutions of LipsFormer-Swin-T: norms 1.000 to 1.900" in notes["spectral_init"]
     assert "1.3333 > 1 (erratum Y1)" in notes["layernorm_bound"]
     assert "Y2, reversed: 35.36 > 9.8" in notes["lrsa_bound"]
-    assert "beside it: Swin-T: 28.29 M, printed 29 M (rounded up)" in notes["parameter_counts"]
+    assert "in addition: Swin-T: 28.29 M, printed 29 M (rounded up)" in notes["parameter_counts"]
     assert "to the unit: 1 of 1" in notes["parameter_counts"]
     assert "-2.1%, LipsFormer-CSwin-S" in notes["flops"]
 

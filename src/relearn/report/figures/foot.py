@@ -109,16 +109,16 @@ def _statement(artefact: Artefact, line: Mapping[str, Any]) -> str:
 
 
 def sizes(points: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
-    """``networks at 0.125 of the width that their names stand for``; "" if they have full size or if no run gives their size."""
+    """``networks at 0.125 of the width of the named networks``; "" if they have full size or if no run gives their size."""
     folders = {folder for point in points for folder in str(point.get("runs") or "").split()}
     named = {name for run in evidence.runs if run.folder in folders for name in _names(run)}
     made = [_network_settings(run) for run in evidence.runs if _names(run) & named]
-    told = []
+    shares = []
     for share in SHARES:
         values = _values(made, share)
         if values and values[0] < 1:
-            told.append(f"{_range(values)} of the {share}")
-    said = [f"networks at {' and '.join(told)} that their names stand for"] if told else []
+            shares.append(f"{_range(values)} of the {share}")
+    said = [f"networks at {' and '.join(shares)} of the named networks"] if shares else []
     if channels := _values(made, CHANNELS):
         said.append(f"networks of the named kinds, with {_range(channels)} channels in their first stage")
     return "; ".join(said)

@@ -67,7 +67,7 @@ def _scale(site: Site, row: Row, scale: str, one: Mapping[str, Any]) -> Iterator
 def _remarks(one: Mapping[str, Any]) -> list[str]:
     lines = [f"underpowered: {'; '.join(one['reasons'])}"] if one.get("parts") and one.get("reasons") else []
     if one["verdict"] == "underpowered" and one.get("numbers_say"):
-        lines.append(f"without regard to that, the numbers say: {names.words(one['numbers_say'])}")
+        lines.append(f"otherwise the verdict by the numbers would be: {names.words(one['numbers_say'])}")
     if one.get("apart"):
         lines.append(
             "each alone: " + ", ".join(f"{name} {names.words(said)}" for name, said in one["apart"].items())

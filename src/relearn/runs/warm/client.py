@@ -70,7 +70,7 @@ def start(argv: list[str], threads: int) -> int | None:
         named = f"--threads {threads}" if threads != THREADS else odd[0]
         return _plain(f"{named}: a warm start has {THREADS} thread")
     if threading.current_thread() is not threading.main_thread():
-        return _plain("not in the main thread, which alone gets signals")
+        return _plain("not in the main thread, and only the main thread receives signals")
     try:
         with connected(Path(named)) as connection:
             answer = _offer(connection, argv)

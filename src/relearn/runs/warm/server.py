@@ -75,7 +75,7 @@ class Server:
             )
         if device := _open_device():
             raise ValueError(
-                f"an import has opened {device} in the warm server, and a device survives no fork"
+                f"an import has opened {device} in the warm server, and a device does not survive a fork"
             )
         self.path, self.run, self.stamp, self.refuses = path, run, stamp, refuses
         self.parent = os.getppid() if parent is None else parent

@@ -71,7 +71,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         for place, axes in enumerate(grid):
             alone = place == 1
             axes.set_xlabel("Number of tokens N")
-            axes.set_title("Lower bounds alone" if alone else "All bounds" if both else "")
+            axes.set_title("Lower bounds only" if alone else "All bounds" if both else "")
             despine(ax=axes, left=True)
             here = [point for point in points if point["series"] in FROM_BELOW or not alone]
             if not here:

@@ -68,7 +68,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         poisons = [point for point in points if point["kind"] == "poison"]
         removed = sum(point["kept"] == 0 for point in poisons)
         grid[1].set_title(f"After Deep k-NN: {removed} of {len(poisons)} poisons removed")
-        grid[0].set_ylabel("Largest variation that is left")
+        grid[0].set_ylabel("First principal component of the rest")
         kinds = {point["kind"] for point in points}
         handles: list[Any] = [
             grid[0].scatter([], [], label=WORDS[kind], **look)

@@ -53,7 +53,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 continue
             _panel(axes, here)
             fooled = _fooled(here)
-            axes.set_title(f"{row.title}: the target {'goes along' if fooled else 'stays'}")
+            axes.set_title(f"{row.title}: the target {'is misclassified' if fooled else 'stays correct'}")
         grid[0].set_ylabel("Feature 2")
         handles = [grid[0].scatter([], [], label=WORDS[kind], **look) for kind, look in LOOKS.items()]
         lines = [
