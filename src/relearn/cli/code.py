@@ -111,6 +111,6 @@ def _ask(params: dict[str, Any], targets: list[str]) -> int:
     states = state.states(jobs, state.records_of(jobs))
     left = [folder for folder, one in states.items() if one.what != state.DONE]
     what = ", ".join(targets) or "everything"
-    said = f"{len(left)} of {len(jobs)} runs to do" if left else f"{len(jobs)} runs done"
-    print(f"{what}: {said}", file=sys.stderr)
+    summary = f"{len(left)} of {len(jobs)} runs to do" if left else f"{len(jobs)} runs done"
+    print(f"{what}: {summary}", file=sys.stderr)
     return int(bool(left))

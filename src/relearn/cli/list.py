@@ -53,8 +53,8 @@ def main(args: argparse.Namespace) -> int:
         _print([(kind, *(scale.name for scale in scales), ""), *rows])
     if not args.kind:
         counts = {kind: sum(target.kind == kind for target in known) for kind in KINDS if kind not in WHOLE}
-        told = ", ".join(f"{count} {kind} (`relearn list {kind}`)" for kind, count in counts.items())
-        print(f"\nand {told}\nrun one: `relearn reproduce NAME`")
+        summary = ", ".join(f"{count} {kind} (`relearn list {kind}`)" for kind, count in counts.items())
+        print(f"\nand {summary}\nrun one: `relearn reproduce NAME`")
     return 0
 
 

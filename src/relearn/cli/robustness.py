@@ -163,8 +163,8 @@ def network(args: argparse.Namespace) -> tuple[VisionClassifier, dict[str, Any]]
             raise FileNotFoundError(f"--model {args.model}: no such file")
         net = vision.FILE.load(Path(args.model))
         return net, protocol_of(args, {"size": net.description["size"]})
-    told = of_timm(args.model)
-    protocol = protocol_of(args, told)
+    pretrained = of_timm(args.model)
+    protocol = protocol_of(args, pretrained)
     made = {"classes": args.classes, "size": protocol["size"], **args.arguments}
     if args.pretrained and not args.weights:
         mean, std = checkpoints.normalisation(args.model)
@@ -175,7 +175,7 @@ def network(args: argparse.Namespace) -> tuple[VisionClassifier, dict[str, Any]]
                 f"--model {args.model}: no pretrained weights: {' '.join(str(error).split())[:300]}"
             ) from None
         return net.eval(), protocol
-    if not told:
+    if not pretrained:
         vision.create(args.model, **made)  # raises for an unknown name and suggests the nearest
     if args.weights is None or args.pretrained:
         raise ValueError(f"--model {args.model}: needs weights; allowed: --weights FILE, or --pretrained")
@@ -197,16 +197,16 @@ def of_timm(name: str) -> dict[str, Any]:
     known = import_module("timm")
     if not known.is_model(name):
         return {}
-    told = known.get_pretrained_cfg(name)
+    pretrained = known.get_pretrained_cfg(name)
     return {
-        "size": (told.test_input_size or told.input_size)[-1],
-        "crop_ratio": told.test_crop_pct or told.crop_pct,
-        "crop_mode": told.crop_mode,
-        "interpolation": told.interpolation,
+        "size": (pretrained.test_input_size or pretrained.input_size)[-1],
+        "crop_ratio": pretrained.test_crop_pct or pretrained.crop_pct,
+        "crop_mode": pretrained.crop_mode,
+        "interpolation": pretrained.interpolation,
     }
 
 
-def protocol_of(args: argparse.Namespace, told: dict[str, Any]) -> dict[str, Any]:
+def protocol_of(args: argparse.Namespace, pretrained: dict[str, Any]) -> dict[str, Any]:
     """The values of :data:`relearn.studies.robustness.steps.folder_sets.KEYS` and the crop mode.
 
     Each is taken from the options, else from the network's configuration, else 0.875, center, bicubic.
@@ -219,8 +219,8 @@ def protocol_of(args: argparse.Namespace, told: dict[str, Any]) -> dict[str, Any
         "crop_mode": CROP_MODES[0],
         "interpolation": INTERPOLATION,
     }
-    said = {name: getattr(args, name) for name in chosen}
-    for source in (told, said):
+    arguments = {name: getattr(args, name) for name in chosen}
+    for source in (pretrained, arguments):
         chosen |= {name: value for name, value in source.items() if value}
     if chosen["interpolation"] not in INTERPOLATIONS:
         raise ValueError(f"--interpolation {chosen['interpolation']!r}; allowed: {', '.join(INTERPOLATIONS)}")

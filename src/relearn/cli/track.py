@@ -92,12 +92,12 @@ def bring(args: argparse.Namespace, where: Sequence[Path], stop: Callable[[], bo
 
     known = used_by()
     if args.follow:
-        told = tracking.follow(where, args.uri, stop=stop, used_by=known, interval_s=args.interval)
+        imported = tracking.follow(where, args.uri, stop=stop, used_by=known, interval_s=args.interval)
     else:
-        told = tracking.import_spool(where, args.uri, used_by=known)
-    for problem in told.problems:
+        imported = tracking.import_spool(where, args.uri, used_by=known)
+    for problem in imported.problems:
         print(f"relearn track: {problem}", file=sys.stderr)
-    print(f"relearn track: {told}")
+    print(f"relearn track: {imported}")
     return 0
 
 

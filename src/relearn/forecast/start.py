@@ -50,9 +50,9 @@ def start(
 
 def _jobs(part: summary.Part, scale: str) -> str:
     reasons = Counter(one.state.why or "to do" for one in part.jobs)
-    said = ", ".join(f"{count} {why}" for why, count in reasons.most_common(MOST))
+    reason_text = ", ".join(f"{count} {why}" for why, count in reasons.most_common(MOST))
     studies = ", ".join(one.name for one in part.parts)
-    return f"jobs: {len(part.jobs)} at scale {scale} ({said}) of {studies}"
+    return f"jobs: {len(part.jobs)} at scale {scale} ({reason_text}) of {studies}"
 
 
 def _forecast(part: summary.Part, on: machine.Machine) -> str:
@@ -67,8 +67,8 @@ def _forecast(part: summary.Part, on: machine.Machine) -> str:
 
 def _data(sets: list[data_sets.DataSet], missing: list[data_sets.DataSet]) -> str:
     lost = {one.name for one in missing}
-    said = [f"{one.title} {'missing' if one.name in lost else one.status}" for one in sets]
-    return f"data: {', '.join(said) or 'none from outside'}"
+    states = [f"{one.title} {'missing' if one.name in lost else one.status}" for one in sets]
+    return f"data: {', '.join(states) or 'none from outside'}"
 
 
 def _refusal(missing: list[data_sets.DataSet]) -> str:

@@ -152,8 +152,8 @@ class Artefact:
         """The caption; states what a cell shows unless it is a mean, the default."""
         if self.kind != "table" or self.aggregate == "mean":
             return self.caption
-        said = f"A cell: {self.aggregate} ± {self.spread_kind.replace('_', ' ')} over {self.over}s, (n) = {self.over}s."
-        return f"{self.caption} {said}"
+        legend = f"A cell: {self.aggregate} ± {self.spread_kind.replace('_', ' ')} over {self.over}s, (n) = {self.over}s."
+        return f"{self.caption} {legend}"
 
 
 def matches(where: Where, study: str, step: str, labels: Mapping[str, str]) -> bool:

@@ -90,7 +90,7 @@ def remarks(claim: Claim) -> list[str]:
     if claim.verdict == "underpowered" and claim.numbers_say:
         lines.append(f"otherwise the verdict by the numbers would be: {claim.numbers_say}")
     if claim.apart:
-        lines.append("each alone: " + ", ".join(f"{name} {said}" for name, said in claim.apart.items()))
+        lines.append("each alone: " + ", ".join(f"{name} {verdict}" for name, verdict in claim.apart.items()))
     return [*lines, *(f"missing: {item}" for item in claim.missing), *claim.beside[:1]]
 
 
@@ -199,5 +199,5 @@ def _part(part: Comparison | Exact) -> dict[str, Any]:
         low, high = (end if math.isfinite(end) else None for end in (ends.low, ends.high))
         interval = {"low": low, "high": high, "method": part.method}
     decides = isinstance(part, Exact) or part.decides
-    said = {"says": part.verdict, "decides": decides, "notes": list(part.notes)}
-    return {"comparison": part.name, **found, **interval, **said}
+    decision = {"says": part.verdict, "decides": decides, "notes": list(part.notes)}
+    return {"comparison": part.name, **found, **interval, **decision}

@@ -138,8 +138,8 @@ def printed(values: Iterable[Value]) -> str:
         least = _decimals(value.value, LEAST_DECIMALS.get(value.unit, 1))
         spread = "" if value.spread is None else f" ± {_digits(value.spread, least)}"
         runs = "" if value.n_runs is None else f" ({value.n_runs})"
-        said = "" if value.outcome == "ok" else f", {outcome}"
-        return f"{_digits(value.value, least)}{spread}{runs}{said}"
+        outcome_text = "" if value.outcome == "ok" else f", {outcome}"
+        return f"{_digits(value.value, least)}{spread}{runs}{outcome_text}"
     return NO_NUMBER
 
 

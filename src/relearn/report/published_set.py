@@ -177,5 +177,5 @@ def _verdicts(claims: Sequence[Claim]) -> list[str]:
             verdict = claim.verdict + " (provisional)" * claim.provisional
             groups[verdict.replace("_", " ")].append(name)
     lines = [f"| {verdict} | {len(names)} | {', '.join(names)} |" for verdict, names in groups.items()]
-    said = [f"Checks, which are not counted: {', '.join(checks)}.", ""] if checks else []
-    return ["| verdict | claims | which |", "|---|---|---|", *lines, "", *said]
+    note = [f"Checks, which are not counted: {', '.join(checks)}.", ""] if checks else []
+    return ["| verdict | claims | which |", "|---|---|---|", *lines, "", *note]

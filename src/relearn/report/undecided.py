@@ -180,8 +180,8 @@ def _hopeless(design: Design | None, need: int | None, unit: str, cost: float | 
 def _need(part: Comparison, design: Design | None) -> Need:
     measure = design.measure(part.name, part.unit) if design else None
     if part.units is None:
-        said = "no power is computed for the position of a maximum"
-        return Need(part.name, part.over, len(part.pairs), None, None, "", None, "", said)
+        reason = "no power is computed for the position of a maximum"
+        return Need(part.name, part.over, len(part.pairs), None, None, "", None, "", reason)
     sd, sd_from = _spread(part.units, measure)
     claimed = measure.claimed if measure else None
     source = measure.source if measure else ""

@@ -24,7 +24,7 @@ def fault_of(path: Path) -> str | None:
             return "not a safetensors file, or truncated"
         try:
             header = json.loads(file.read(length))
-            ends = [int(told["data_offsets"][1]) for name, told in header.items() if name != "__metadata__"]
+            ends = [int(entry["data_offsets"][1]) for name, entry in header.items() if name != "__metadata__"]
         except (ValueError, KeyError, TypeError, AttributeError, IndexError):
             return "not a safetensors file, its header cannot be read"
     expected = 8 + length + max(ends, default=0)

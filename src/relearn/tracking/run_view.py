@@ -97,8 +97,8 @@ class Tracked:
 
     def fingerprint(self) -> str:
         """A hash of the run's contents; if it equals the stored one, there is nothing to do."""
-        told = [self.started, self.status, self.size, self.record_sha, self.name, self.tags, self.numbers_sha]
-        return hashlib.sha256(canonical(told).encode()).hexdigest()[:16]
+        state = [self.started, self.status, self.size, self.record_sha, self.name, self.tags, self.numbers_sha]
+        return hashlib.sha256(canonical(state).encode()).hexdigest()[:16]
 
 
 @dataclass
@@ -116,8 +116,8 @@ class Summary:
     def __str__(self) -> str:
         counts = f"{self.created} new, {self.updated} updated, {self.replaced} replaced"
         counts += f", {self.unchanged} unchanged"
-        told = ", ".join(f"{number} {status}" for status, number in sorted(self.statuses.items()))
-        return counts + (f" ({told})" if told else "")
+        statuses = ", ".join(f"{number} {status}" for status, number in sorted(self.statuses.items()))
+        return counts + (f" ({statuses})" if statuses else "")
 
 
 def sources(root: Path) -> tuple[list[Source], list[str]]:

@@ -21,11 +21,11 @@ def page(site: Site, pictures: dict[str, Path]) -> str:
     for scale in site.scales:
         counted = board.counts(site.rows, scale.scale)
         total = sum(counts for word, counts in counted.items())
-        said = ", ".join(f"{count} {names.words(word)}" for word, count in counted.items())
+        summary = ", ".join(f"{count} {names.words(word)}" for word, count in counted.items())
         sums = cost.summed(scale.runs)
         paid = f" {len(scale.runs)} runs, {cost.hours(sums.cpu_s)} of CPU time." if scale.runs else ""
         made.append(
-            f"- **Scale {scale.scale}** ({words.SCALES.get(scale.scale, '')}): of {total} claims {said}.{paid}"
+            f"- **Scale {scale.scale}** ({words.SCALES.get(scale.scale, '')}): of {total} claims {summary}.{paid}"
         )
     drawn = [one for one in site.scales if one.figure(NAME)]
     forest = max(drawn, key=_judged, default=None)

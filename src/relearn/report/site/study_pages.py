@@ -95,15 +95,15 @@ def _is_measured(artefact: Artefact, scale: Published) -> bool:
 def _facts(runs: list[Any], own: list[Artefact], scale: Published) -> str:
     counted = [scale.coverage[one.id] for one in own if one.id in scale.coverage and not one.addition]
     measured, defined = sum(one[0] for one in counted), sum(one[1] for one in counted)
-    told = [f"{measured} of {defined} published cells measured"] if defined else []
+    facts = [f"{measured} of {defined} published cells measured"] if defined else []
     if runs:
         sums = cost.summed(runs)
-        told.append(
+        facts.append(
             f"{len(runs)} runs, the last on {cost.last_day(runs)}, {cost.hours(sums.cpu_s)} of CPU time"
         )
-        told.append(f"on {'; '.join(cost.machines(runs)[:2])}")
-        told.append(f"commits {', '.join(cost.versions(runs)[:4])}")
-    return f"{'; '.join(told)}." if told else ""
+        facts.append(f"on {'; '.join(cost.machines(runs)[:2])}")
+        facts.append(f"commits {', '.join(cost.versions(runs)[:4])}")
+    return f"{'; '.join(facts)}." if facts else ""
 
 
 def _figure(
@@ -147,7 +147,7 @@ def _cells_text(one: Artefact, scale: Published) -> str:
 
 def _empty_cells() -> str:
     lines = ["| in a cell | it means |", "|---|---|"]
-    return "\n".join(lines + [f"| {mark} | {said} |" for mark, said in words.EMPTINESS.items()])
+    return "\n".join(lines + [f"| {mark} | {meaning} |" for mark, meaning in words.EMPTINESS.items()])
 
 
 def _deviations(about: About, scale: Published) -> Iterator[str]:

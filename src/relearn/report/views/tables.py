@@ -30,8 +30,8 @@ def folded(header: Sequence[str], lines: Sequence[Sequence[str]]) -> tuple[list[
         cells = []
         for at, end in zip(kept, ends):
             pairs = [(SHORT[header[i]], line[i]) for i in range(at + 1, end)]
-            told = [f"{name} {text}" for name, text in pairs if text != table_formats.NO_NUMBER]
-            cells.append(Shown(line[at], " · ".join(told), line[at] in EMPTY))
+            values = [f"{name} {text}" for name, text in pairs if text != table_formats.NO_NUMBER]
+            cells.append(Shown(line[at], " · ".join(values), line[at] in EMPTY))
         made.append(cells)
     return [header[at] for at in kept], made
 

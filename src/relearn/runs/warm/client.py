@@ -102,7 +102,7 @@ def stamp() -> dict[str, str]:
     for file in ("cgroup", "oom_score_adj"):
         with contextlib.suppress(OSError):
             inside_of.append(Path("/proc/self", file).read_text())
-    told = {
+    differences = {
         "Python": [flags, installed],
         "source files": [str(package), sorted(_files(str(package)))],
         "environment": early,
@@ -111,7 +111,7 @@ def stamp() -> dict[str, str]:
     }
     return {
         part: hashlib.sha256(json.dumps(one, sort_keys=True).encode()).hexdigest()[:16]
-        for part, one in told.items()
+        for part, one in differences.items()
     }
 
 

@@ -106,9 +106,9 @@ def _map(
             ink = "white" if share is not None and share > 0.45 else INK
             axes.text(x, y, _words(point), ha="center", va="center", color=ink)
             if point is not None:
-                said = _words(point).replace("\n", ", ")
+                bleu = _words(point).replace("\n", ", ")
                 seeds = plural(point["seeds"], "run") if point["seeds"] else ""
-                words = f"{title}, rate {_rate(rate)}, β₂ {beta:g}: BLEU {said}"
+                words = f"{title}, rate {_rate(rate)}, β₂ {beta:g}: BLEU {bleu}"
                 axes.figure.mark(axes, x, y, point, ", ".join(filter(None, (words, seeds))))
     axes.set(xlim=(-0.5, len(betas) - 0.5), ylim=(len(rates) - 0.5, -0.5))
     axes.set_xticks(range(len(betas)), [f"{beta:g}" for beta in betas])

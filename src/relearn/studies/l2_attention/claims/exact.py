@@ -196,10 +196,10 @@ def _other_ranges(runs: Sequence[Run]) -> list[str]:
             by_spread.setdefault(float(row["spread"]), []).append(_number(row["error_max"]))
     if not by_spread:
         return []
-    said = [
+    ranges = [
         f"±{spread:g}: {min(found):.2g} to {max(found):.2g}" for spread, found in sorted(by_spread.items())
     ]
-    return [f"in addition, inputs of other ranges: {', '.join(said)}"]
+    return [f"in addition, inputs of other ranges: {', '.join(ranges)}"]
 
 
 def _other_sizes(evidence: Evidence, attention: str, least: bool) -> list[str]:

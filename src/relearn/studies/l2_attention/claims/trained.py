@@ -120,12 +120,12 @@ def _best_depth(evidence: Evidence, attention: str) -> int:
 
 
 def _by_depth(evidence: Evidence, left: str, right: str) -> list[str]:
-    said = []
+    differences = []
     for layers in range(1, SHALLOW + 1):
         ours, theirs = (of(evidence, kind, layers, WARMUP)[1] for kind in (left, right))
         part = difference("", ours, theirs, Above(0.0))
-        said += [f"{layers}: {part.interval.estimate:+.3f}"] if part else []
-    return [f"depth by depth: {', '.join(said)}"] if said else []
+        differences += [f"{layers}: {part.interval.estimate:+.3f}"] if part else []
+    return [f"depth by depth: {', '.join(differences)}"] if differences else []
 
 
 def deeper_without_warmup(evidence: Evidence) -> Finding:

@@ -76,8 +76,8 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
 def _widths(points: list[dict[str, Any]]) -> str:
     """The standard deviations of inputs and outputs in the first run."""
-    said = {p["side"]: f"{p['side']}s: {p['std']:.3g}" for p in reversed(points) if p["std"] is not None}
-    return "\n".join(f"σ of {said[side]}" for side in COLOUR if side in said)
+    deviations = {p["side"]: f"{p['side']}s: {p['std']:.3g}" for p in reversed(points) if p["std"] is not None}
+    return "\n".join(f"σ of {deviations[side]}" for side in COLOUR if side in deviations)
 
 
 def _two_lines(title: str) -> str:

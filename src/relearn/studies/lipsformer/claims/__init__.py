@@ -215,8 +215,8 @@ def _other(name: str, row: Row) -> bool:
 
 
 def _differs(name: str, row: Row) -> str:
-    said = f"{name}: {row['parameters'] / 1e6:.2f} M, printed {row['published_millions']:g} M"
-    return f"{said} ({row['reason']})" if row["reason"] else said
+    text = f"{name}: {row['parameters'] / 1e6:.2f} M, printed {row['published_millions']:g} M"
+    return f"{text} ({row['reason']})" if row["reason"] else text
 
 
 def _lacking(wanted: tuple[str, ...], found: dict[str, Any]) -> list[str]:

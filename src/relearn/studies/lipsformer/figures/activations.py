@@ -56,9 +56,9 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 line = [point for point in points if point["series"] == row.id]
                 if not line:
                     continue
-                said = f"{row.title}: {line[0]['constant']:.5g}" if axes is left else None
-                (drawn,) = axes.plot(*_curve(line, column), label=said, **LOOK[row.id])
-                handles += [drawn] if said else []
+                label = f"{row.title}: {line[0]['constant']:.5g}" if axes is left else None
+                (drawn,) = axes.plot(*_curve(line, column), label=label, **LOOK[row.id])
+                handles += [drawn] if label else []
         if points:
             _constants(right, points)
             figure.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False)

@@ -138,8 +138,8 @@ def _bars(axes: Any, victims: list[str], rows: list[Row], points: list[dict[str,
         if point["source"] == "published code":
             at = x - width / 2  # next to the whisker
             axes.plot([at], [point["value"]], zorder=6, clip_on=False, **_look())
-            said = f"Published code, {point['victim']}: {number(point['value'], percent=True)}"
-            axes.figure.mark(axes, at, point["value"], point, f"{said}, {plural(point['trials'], 'attack')}")
+            label = f"Published code, {point['victim']}: {number(point['value'], percent=True)}"
+            axes.figure.mark(axes, at, point["value"], point, f"{label}, {plural(point['trials'], 'attack')}")
         elif point["status"] == "measured":
             _bar(axes, x, width, rows[rank].title, point)
         elif point["status"] == "no_value":

@@ -60,8 +60,8 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         for axes in grid.flat:
             bare(axes)
         for words, title in zip(grid[:, 0], ["Target", *(titles[series] for series in lines)]):
-            said = title.replace(" (addition)", "\n(addition)")
-            words.text(0, 0.5, said, transform=words.transAxes, va="center")
+            name = title.replace(" (addition)", "\n(addition)")
+            words.text(0, 0.5, name, transform=words.transAxes, va="center")
         for group, number in enumerate(numbers):
             block = grid[:, 1 + group * poisons : 1 + (group + 1) * poisons]
             own = {point["series"]: point for point in points if point["target"] == number}
