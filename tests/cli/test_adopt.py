@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from relearn.cli.adopt import arrivals, chosen, opened, place, put_in_order, refuse, survey
+from relearn.cli.adopt import arrivals, chosen, open_records, place, put_in_order, refuse, survey
 from relearn.cli.jobs import Job
 from relearn.runs import parquet_file, record, record_file, run_store
 
@@ -279,7 +279,7 @@ COUNT = job_at("count", "counts.csv", {})
 def from_store(store: Path, plan: list[Job]) -> tuple[list[str], list[str]]:
     """Take what fits: where it was put, and what is said of the others."""
     with ExitStack() as stack:
-        taken, _, faults = chosen(opened([store], stack), plan, whole=False)
+        taken, _, faults = chosen(open_records([store], stack), plan, whole=False)
         for path, found in taken.items():
             place(found, Path(path).parent)
     return sorted(taken), faults

@@ -46,7 +46,7 @@ def test_nothing_measured_of_everything_defined(name, tmp_path):
 
 def test_a_study_on_four_of_eight_victims(evidence):
     found = {
-        name: coverage.cover(artefacts.expanded(artefact, evidence.runs), evidence)
+        name: coverage.cover(artefacts.expand_rows(artefact, evidence.runs), evidence)
         for name, artefact in ARTEFACTS.items()
     }
     counted = {name: one.measured for name, one in found.items()}

@@ -15,7 +15,7 @@ from PIL import Image
 from relearn.report import classified, figures
 from relearn.report.artefacts import Artefact
 from relearn.report.figures import claims_forest, foot, panels, picture, style
-from relearn.report.figures.style import SMALL, WIDTH, chance_line, empty_figure, in_percent, styled
+from relearn.report.figures.style import SMALL, WIDTH, apply_style, chance_line, empty_figure, in_percent
 from relearn.report.quantities import Evidence
 from relearn.studies.study import all_studies
 
@@ -107,7 +107,7 @@ RED = (255, 0, 0)
 
 def test_places_are_those_of_the_png(tmp_path: Path) -> None:
     points = [{"x": 1, "y": 10.0}, {"x": 3, "y": 1000.0}, {"x": 2, "y": None}]
-    with styled():
+    with apply_style():
         drawn = empty_figure(3.0)
         axes = drawn.subplots()
         axes.set_title("a title that moves the axes down")

@@ -225,7 +225,7 @@ def value(number, spread=None, runs=None, outcome="ok", unit="percent"):
     ],
 )
 def test_what_the_paper_prints(printed, words):
-    assert grid.printed([printed]) == words
+    assert grid.format_published([printed]) == words
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ class Balance(HTMLParser):
 @pytest.fixture(scope="module")
 def make_page(root, evidence):
     loaded = chapter()
-    defined = {name: artefacts.expanded(artefact, evidence.runs) for name, artefact in loaded.items()}
+    defined = {name: artefacts.expand_rows(artefact, evidence.runs) for name, artefact in loaded.items()}
     tables = {n: table.build(a, evidence) for n, a in defined.items() if a.kind == "table"}
     for artefact in defined.values():
         if artefact.kind == "figure":
@@ -389,7 +389,7 @@ def test_the_day_is_that_of_the_runs(evidence):
 
 def test_costs_are_shown_in_the_unit_that_a_person_counts_in(evidence):
     assert [cost.hours(s) for s in (0, 3.21, 45, 600, 5400)] == ["0 s", "3.2 s", "45 s", "10 min", "1.5 h"]
-    found = cost.summed(evidence.runs)
+    found = cost.sum_up(evidence.runs)
     steps = cost.per_step(evidence.runs)
     assert found.runs == len(evidence.runs) == sum(one.runs for one in steps)
     assert found.cpu_s == pytest.approx(sum(one.cpu_s for one in steps))

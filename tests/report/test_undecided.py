@@ -69,7 +69,7 @@ def claim(*parts: Comparison, **more: Any) -> Claim:
 
 
 def found(one: Claim, design: Design | None = DESIGN) -> undecided.Undecided:
-    answer = undecided.of(one, design, ANCESTRY, lambda key: f"params.yaml:7 ({key})")
+    answer = undecided.assess(one, design, ANCESTRY, lambda key: f"params.yaml:7 ({key})")
     assert answer is not None
     return answer
 
@@ -155,7 +155,7 @@ def test_what_is_too_dear_says_so_with_the_number() -> None:
 
 def test_decided_and_exact_claims_have_none() -> None:
     for one in (claim(part([0.3]), verdict="reproduced"), claim(part([0.3]), kind="exact")):
-        assert undecided.of(one, DESIGN, ANCESTRY, str) is None
+        assert undecided.assess(one, DESIGN, ANCESTRY, str) is None
     missing = found(claim(verdict="not_run", missing=("no runs",)))
     assert undecided_formats.headline(missing) == (
         "no runs; the design has 4 seeds at scale small, 1 CPU hours; set in params.yaml:7 (study.seeds)"
@@ -167,14 +167,18 @@ def test_costs_of_targets_and_samples() -> None:
     attacked = [run("a", 30.0, rows=rows), run("b", 50.0), run("c", 7.0, rows=[{"k": 1}])]
     assert claim_cost.per_unit("targets", 10, attacked)[0] == 3.0
     assert claim_cost.per_unit("samples", 10, attacked)[0] == 87.0
-    assert claim_cost.of(claim(part([0.3])), ANCESTRY) == {"runs": 3, "cpu_s": 34.0, "device_s": 0.0}
+    assert claim_cost.cost_of_claim(claim(part([0.3])), ANCESTRY) == {
+        "runs": 3,
+        "cpu_s": 34.0,
+        "device_s": 0.0,
+    }
 
 
 def test_the_plain_data_can_be_written_as_json() -> None:
     import json
 
     one = found(claim(part([0.3]), verdict="underpowered", reasons=("1 seed, needs 3",)))
-    plain = json.loads(json.dumps(undecided_formats.plain(one), allow_nan=False))
+    plain = json.loads(json.dumps(undecided_formats.to_dict(one), allow_nan=False))
     assert plain["need"] == one.need and plain["needs"][0]["source"] == "table 1"
     assert undecided_formats.duration(90) == "1.5 min" and undecided_formats.duration(7200) == "2 h"
 

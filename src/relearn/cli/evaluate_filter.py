@@ -63,7 +63,7 @@ def main(args: argparse.Namespace) -> int:
         raise ValueError(f"--arguments: found {args.arguments!r}: {error}") from None
     check(args.filter, arguments)
     DEFENCES[own_method.OWN] = args.filter
-    values, results = opened(args)
+    values, results = load_results(args)
     changed = own_method.with_filter(values, args.attacks, arguments)
     code = run(own_method.jobs(changed, values["scale"], results, args.out, machine(args), args.victims))
     if code == 0:
@@ -100,7 +100,7 @@ def check(name: str, arguments: dict[str, Any]) -> None:
         )
 
 
-def opened(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
+def load_results(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     """The parameters in force and the results folder, whose data set is that of the set-up.
 
     Raises:

@@ -65,7 +65,7 @@ def main(args: argparse.Namespace) -> int:
     if args.json:
         import json
 
-        print(json.dumps(text.plain(found, params["scale"], on), indent=1))
+        print(json.dumps(text.to_dict(found, params["scale"], on), indent=1))
     else:
         print(text.page(found, params["scale"], on), end="")
     return 0
@@ -80,7 +80,7 @@ def collect(folders: Sequence[Path]) -> int:
         counting.count_missing(nets, lambda line: print(f"not counted: {line}", file=sys.stderr)),
         counts.SHIPPED,
     )
-    rows = [row for folder in folders for row in evidence.published(folder)]
+    rows = [row for folder in folders for row in evidence.published_rows(folder)]
     found = fitting.efficiencies(rows, machine.device("cpu"))
     evidence.keep(rows, found)
     print(f"{evidence.SHIPPED}: {len(rows)} runs; efficiencies {', '.join(f'{one:.2f}' for one in found)}")
@@ -92,7 +92,7 @@ def check() -> int:
     from relearn.forecast import check as against
     from relearn.forecast import evidence, fitting, machine
 
-    efficiencies, rows = evidence.shipped()
+    efficiencies, rows = evidence.load_shipped()
     lines = against.lines(rows, machine.device("cpu"), efficiencies, fitting.efficiencies)
     print(against.markdown(lines), end="")
     return 0

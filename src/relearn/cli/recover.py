@@ -153,7 +153,7 @@ def jobs_alive(root: Path) -> Iterator[tuple[str, int]]:
     for lock in sorted((root / "work").glob("*.lock")):
         pid = holder(lock)
         if pid is not None:
-            yield called(spool.tell(root / "spool" / f"{lock.stem}.jsonl"), lock.stem), pid
+            yield display_name(spool.tell(root / "spool" / f"{lock.stem}.jsonl"), lock.stem), pid
 
 
 def unfinished(root: Path) -> Iterator[str]:
@@ -167,7 +167,7 @@ def unfinished(root: Path) -> Iterator[str]:
             continue
         how = {spool.RUNNING: "ended without a message"}.get(story.status, story.status)
         step = max((place for _, place in story.points), default=None)
-        line = f"{called(story, path.stem)}: {how}" + (f" ({story.reason})" if story.reason else "")
+        line = f"{display_name(story, path.stem)}: {how}" + (f" ({story.reason})" if story.reason else "")
         line += "" if step is None else f", last step {step}"
         kept = any((root / "work" / path.stem).rglob("*.json"))
         yield line + ("; resumes from its checkpoint" if kept else "; starts again")
@@ -211,7 +211,7 @@ def temporaries(root: Path) -> list[Path]:
     return sorted(path for kind in ("tmp", "part") for path in root.rglob(f".*.{kind}"))
 
 
-def called(story: spool.Story | None, run: str) -> str:
+def display_name(story: spool.Story | None, run: str) -> str:
     """A readable name of a run: step, labels, seed; its id if there is no spool."""
     if story is None:
         return f"run {run}"

@@ -131,7 +131,7 @@ def write(
         if name not in loaded:
             raise ValueError(f"--artefact: {_unknown(name, list(loaded))}")
     evidence = {study: Evidence(run for run in found if run.study == study) for study in _studies(loaded)}
-    defined = {name: artefacts.expanded(one, evidence[one.study].runs) for name, one in loaded.items()}
+    defined = {name: artefacts.expand_rows(one, evidence[one.study].runs) for name, one in loaded.items()}
     tables, coverages = {}, []
     for name in args.artefact or defined:
         artefact = defined[name]

@@ -44,7 +44,7 @@ def main(args: argparse.Namespace) -> int:
     values = parameters.load("params.yaml", args.scale)
     plans = targets.plans(values)
     for target in wanted:
-        print(announced(target, plans, values["scale"]), file=sys.stderr, flush=True)
+        print(announce(target, plans, values["scale"]), file=sys.stderr, flush=True)
     status = _snakemake(args, [target.name for target in wanted])
     studies = [
         target for target in wanted if target.kind == "studies"
@@ -55,7 +55,7 @@ def main(args: argparse.Namespace) -> int:
     return status
 
 
-def announced(target: Target, plans: targets.Plans, scale: str) -> str:
+def announce(target: Target, plans: targets.Plans, scale: str) -> str:
     """The line that says how many runs a target consists of.
 
     Raises:

@@ -67,7 +67,9 @@ def _render(words: list[str]) -> None:
 
     parser = argparse.ArgumentParser()
     render.add_arguments(parser)
-    with contextlib.redirect_stdout(io.StringIO()) as output:  # one line per artefact, and one per run left out
+    with contextlib.redirect_stdout(
+        io.StringIO()
+    ) as output:  # one line per artefact, and one per run left out
         render.main(parser.parse_args(words))
     left_out = [line for line in output.getvalue().splitlines() if line.startswith("render: left out")]
     for line in left_out:

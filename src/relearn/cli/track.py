@@ -67,10 +67,10 @@ def main(args: argparse.Namespace) -> int:
     else:
         check(args.root)
     with contextlib.ExitStack() as stack:
-        return bring(args, [opened(root, stack) for root in args.root or roots()], stop)
+        return bring(args, [open_root(root, stack) for root in args.root or roots()], stop)
 
 
-def opened(root: Path, stack: contextlib.ExitStack) -> Path:
+def open_root(root: Path, stack: contextlib.ExitStack) -> Path:
     """The folder, or a temporary one with the runs and the rendering of a published set."""
     from relearn.runs.run_store import is_store
 

@@ -57,7 +57,7 @@ def main(args: argparse.Namespace) -> int:
 
     parent = os.getppid()
     parents.tie(signal.SIGKILL)  # until it serves: the imports can take longer than it may outlive its engine
-    if (pid := parents.gone(parents.announced())) is not None:
+    if (pid := parents.first_gone(parents.announced())) is not None:
         raise RuntimeError(f"process {pid}, which started this one, is gone")
     if not sys.platform.startswith("linux"):
         raise ValueError(f"{sys.platform}: warm starts need Linux; every job starts plainly here")

@@ -36,7 +36,7 @@ def start(
     book = planned.jobs_of(params)
     jobs = [book[folder] for folder in folders if folder in book]
     fixed = summary.correction(params["scale"], on, records_of(jobs), jobs)
-    part = summary.summed(
+    part = summary.sum_up(
         [summary.planned_job(job, State("to do", why.get(job.folder, "")), fixed) for job in jobs], on
     )
     for one in part.jobs:

@@ -38,7 +38,7 @@ def count_lines(changes: Sequence[Change]) -> list[str]:
         groups["claims" if one.artefact == "claim" else "cells"].append(one)
     for what, several in groups.items():
         counts = Counter(one.kind for one in several)
-        summary = ", ".join(f"{counts[kind]} {_called(kind)}" for kind in KINDS if counts[kind])
+        summary = ", ".join(f"{counts[kind]} {_kind_label(kind)}" for kind in KINDS if counts[kind])
         lines.append(f"{len(several)} {what}: {summary or 'none'}.")
         judged = counts["beyond noise"] + counts["within noise"]
         if what == "cells" and judged:
@@ -48,7 +48,7 @@ def count_lines(changes: Sequence[Change]) -> list[str]:
     return lines
 
 
-def _called(kind: str) -> str:
+def _kind_label(kind: str) -> str:
     return {"verdict": "with another verdict", "no spread": "changed without a known spread"}.get(kind, kind)
 
 
@@ -63,7 +63,7 @@ def rows(changes: Sequence[Change], everything: bool = False) -> list[tuple[str,
     """Table rows: changed verdicts and changes beyond noise; with `everything`, all that are not identical."""
     shown = [one for one in changes if one.kind in TOLD or (everything and one.kind != "identical")]
     return [
-        (f"{one.artefact} {one.name}", *_sides(one), _difference(one), _called(one.kind)) for one in shown
+        (f"{one.artefact} {one.name}", *_sides(one), _difference(one), _kind_label(one.kind)) for one in shown
     ]
 
 

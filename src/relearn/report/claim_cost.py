@@ -16,7 +16,7 @@ class Ancestry:
     def __init__(self, runs: Iterable[Run]) -> None:
         self.runs = {run.folder: run for run in runs}
 
-    def behind(self, folders: Iterable[str]) -> list[Run]:
+    def with_ancestors(self, folders: Iterable[str]) -> list[Run]:
         """These runs and all runs they depend on, each once, sorted by folder; unknown folders are skipped."""
         found: dict[str, Run] = {}
         ahead = [folder for folder in folders if folder in self.runs]
@@ -46,9 +46,9 @@ def device_s(runs: Iterable[Run]) -> float:
     return sum(float(run.record["cost"].get("device_s") or 0.0) for run in runs)
 
 
-def of(claim: Claim, ancestry: Ancestry) -> dict[str, float]:
+def cost_of_claim(claim: Claim, ancestry: Ancestry) -> dict[str, float]:
     """CPU and device seconds, and the number of runs, behind a claim."""
-    runs = ancestry.behind(claim.runs)
+    runs = ancestry.with_ancestors(claim.runs)
     return {"runs": len(runs), "cpu_s": round(cpu_s(runs), 3), "device_s": round(device_s(runs), 3)}
 
 

@@ -51,7 +51,7 @@ def _number(value: float, form: str) -> str:
     return text if float(text) else format(0.0, form)  # no minus zero
 
 
-def claimed(part: Comparison | Exact | None) -> str:
+def format_claimed(part: Comparison | Exact | None) -> str:
     """The claimed range, in the unit in which the effect is shown."""
     if part is None:
         return ""
@@ -125,7 +125,7 @@ def markdown(claims: Sequence[Claim], scale: str, link: Callable[[str], str] = P
                 f"`{claim.id}`",
                 claim.says,
                 effect(claim.main),
-                claimed(claim.main),
+                format_claimed(claim.main),
                 numbers(claim),
                 word(claim),
             )
@@ -147,7 +147,7 @@ def _details(claim: Claim, link: Callable[[str], str]) -> list[str]:
         method = part.method if isinstance(part, Comparison) else "exact"
         aside = "" if isinstance(part, Exact) or part.decides else "additional comparison, not decisive;  "
         lines.append(
-            f"- {part.name}: {effect(part)}, claimed {claimed(part)}: {part.verdict} ({aside}{method})"
+            f"- {part.name}: {effect(part)}, claimed {format_claimed(part)}: {part.verdict} ({aside}{method})"
         )
         lines += [f"  - {note}" for note in part.notes]
     lines += [f"- {line}" for line in claim.beside[1:]]
@@ -160,11 +160,11 @@ def _details(claim: Claim, link: Callable[[str], str]) -> list[str]:
 
 def as_json(claims: Sequence[Claim], scale: str) -> str:
     """The claims as JSON with raw numbers and the meanings of the verdicts."""
-    plain = [{**_plain(claim), **claim.data} for claim in claims]
+    plain = [{**_to_dict(claim), **claim.data} for claim in claims]
     return json.dumps({"scale": scale, "words": words.MEANINGS, "claims": plain}, indent=1) + "\n"
 
 
-def _plain(claim: Claim) -> dict[str, Any]:
+def _to_dict(claim: Claim) -> dict[str, Any]:
     named = {name: getattr(claim, name) for name in ("section", "id", "kind", "source", "says", "predicate")}
     return {
         **named,
@@ -175,7 +175,7 @@ def _plain(claim: Claim) -> dict[str, Any]:
         "apart": claim.apart,
         "n": claim.count(),
         "shown": effect(claim.main),
-        "claimed_side": claimed(claim.main),
+        "claimed_side": format_claimed(claim.main),
         **(_part(claim.main) if claim.main else {}),
         "parts": [{**_part(part), "runs": list(part.runs)} for part in claim.parts],
         "reasons": list(claim.reasons),

@@ -208,7 +208,17 @@ def table(board: Sequence[Row]) -> list[list[Any]]:
                 int(cell.provisional),
             ]
             lines.append(
-                [*fields, cell.effect, cell.low, cell.high, cell.unit, cell.n, hours, cell.shown, cell.version]
+                [
+                    *fields,
+                    cell.effect,
+                    cell.low,
+                    cell.high,
+                    cell.unit,
+                    cell.n,
+                    hours,
+                    cell.shown,
+                    cell.version,
+                ]
             )
     return lines
 
@@ -251,7 +261,7 @@ def short(board: Sequence[Row]) -> str:
     verdicts = {word for scale in there for word in counts(board, scale)}
     heads = " | ".join(_head(board, scale) for scale in there)
     lines = [f"| verdict | {heads} | meaning |", "|---|" + "---:|" * len(there) + "---|"]
-    for word, meaning in words.explained(verdicts):
+    for word, meaning in words.explanations(verdicts):
         numbers = [str(counts(board, scale).get(word.replace(" ", "_"), 0)) for scale in there]
         lines.append(f"| {word} | {' | '.join(numbers)} | {meaning} |")
     return "\n".join(lines) + "\n"

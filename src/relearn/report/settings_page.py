@@ -79,7 +79,7 @@ def _table(path: Path, name: str, raw: Mapping[str, Any], paper: Published) -> S
                 f"{path}: {name}: {column}: {min(strange)}; allowed: keys and {', '.join(FIELDS)}"
             )
     found = []
-    for value in published.of(path.with_name(published.FILE), name):
+    for value in published.values_of(path.with_name(published.FILE), name):
         for kind, label in (("rows", value.row), ("columns", value.column)):
             if label not in raw[kind]:
                 raise ValueError(

@@ -33,7 +33,7 @@ def label(verdict: str) -> str:
     return verdict.replace("_", " ")
 
 
-def explained(verdicts: Iterable[str] | None = None, provisional: bool = False) -> list[tuple[str, str]]:
+def explanations(verdicts: Iterable[str] | None = None, provisional: bool = False) -> list[tuple[str, str]]:
     """Verdicts and their meanings (default: all), strongest verdict first.
 
     Args:
@@ -52,5 +52,5 @@ def explained(verdicts: Iterable[str] | None = None, provisional: bool = False) 
 
 def markdown(verdicts: Iterable[str] | None = None, provisional: bool = False) -> str:
     """A table of verdicts and meanings, as in ``docs/verdicts.md``."""
-    rows = [f"| {word} | {meaning} |" for word, meaning in explained(verdicts, provisional)]
+    rows = [f"| {word} | {meaning} |" for word, meaning in explanations(verdicts, provisional)]
     return "\n".join(["| verdict | meaning |", "|---|---|", *rows])

@@ -68,7 +68,7 @@ def announced() -> list[str]:
     return _of_this_machine(os.environ.get(VARIABLE, "").split(","))
 
 
-def gone(names: Sequence[str]) -> int | None:
+def first_gone(names: Sequence[str]) -> int | None:
     """Return the pid of the first of the named processes that is gone; None while all are alive."""
     return next((_pid(name) for name in names if _name(_pid(name)) != name), None)
 
@@ -111,7 +111,7 @@ def _wait(names: Sequence[str], insist: bool) -> None:
         # already gone, or a kernel without pidfd: the loop will notice
         with contextlib.suppress(OSError, AttributeError):
             waiting.register(os.pidfd_open(_pid(name)), select.POLLIN)
-    while (pid := gone(names)) is None:
+    while (pid := first_gone(names)) is None:
         waiting.poll(POLL_S * 1000)
         time.sleep(0.01)  # a pidfd becomes readable shortly before the process is gone
     if insist:

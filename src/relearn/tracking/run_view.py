@@ -97,7 +97,15 @@ class Tracked:
 
     def fingerprint(self) -> str:
         """A hash of the run's contents; if it equals the stored one, there is nothing to do."""
-        state = [self.started, self.status, self.size, self.record_sha, self.name, self.tags, self.numbers_sha]
+        state = [
+            self.started,
+            self.status,
+            self.size,
+            self.record_sha,
+            self.name,
+            self.tags,
+            self.numbers_sha,
+        ]
         return hashlib.sha256(canonical(state).encode()).hexdigest()[:16]
 
 
@@ -232,7 +240,7 @@ def _below(out: Path) -> str:
 
 def _used(use: Use) -> dict[str, str]:
     kinds = {"artefact": use.artefacts, "cell": use.cells, "claim": use.claims}
-    return {name: names.joined(entries, LONGEST) for name, entries in kinds.items()}
+    return {name: names.join_entries(entries, LONGEST) for name, entries in kinds.items()}
 
 
 def _status(

@@ -109,7 +109,7 @@ def test_a_median_stands_with_the_standard_deviation(tmp_path):
     cell = cells_of("zhu2022.table3.1", evidence_of(tmp_path))["freelb", "rte"]
     assert cell.mean == pytest.approx(0.52) and cell.spread == pytest.approx(np.std(scores, ddof=1))
     assert grid.text(cell) == "52.0 ± 17.3 (5)"
-    assert grid.away(cell) == "-36.1" and grid.printed(cell.printed.values()) == "88.13 ± 1.20 (5)"
+    assert grid.away(cell) == "-36.1" and grid.format_published(cell.printed.values()) == "88.13 ± 1.20 (5)"
 
 
 def test_a_mean_stands_with_its_standard_error_as_before(tmp_path):
@@ -247,7 +247,7 @@ def test_increases_are_of_a_model_a_reference_and_a_task(tmp_path):
     assert cells["pgd", "cola/increase"].status == "no_value"
     assert cells["vanilla", "rte/increase"].status == "not_run"
     assert grid.text(found) == "2.52e-04 ± 1.26e-04 (3)" and grid.away(found) == "+1.12e-04"
-    assert grid.printed(found.printed.values()) == "0.00014"
+    assert grid.format_published(found.printed.values()) == "0.00014"
 
 
 def test_majority_and_cost_stand_beside(tmp_path):

@@ -104,7 +104,7 @@ def test_how_trainings_end_is_a_result_beside_the_printed_one(whole):
     assert grid.text(facts["fixup", "accuracy"]) == "10.0 ± 0.0 (2) [2 not converged]"
     assert grid.text(facts["t_fixup", "accuracy"]) == "diverged (2)"
     assert grid.text(facts["rezero", "accuracy"]) == "58.5 ± 0.5 (2)"
-    assert {grid.printed(cell.printed.values()) for cell in facts.values()} == {"not converged"}
+    assert {grid.format_published(cell.printed.values()) for cell in facts.values()} == {"not converged"}
 
 
 def test_a_training_that_did_not_converge_is_counted_in_the_raw_table(tmp_path):
@@ -156,8 +156,8 @@ def test_the_machine_of_the_speed_stands_in_the_caption(whole, tmp_path):
     for name in ("qi2023.throughput_memory", "addition.lipsformer_throughput"):
         runs = own(name, whole).runs
         (machine,) = {run.machine for run in runs if run.step == "throughput"}
-        assert f"{machine}." in artefacts.expanded(TABLES[name], runs).caption
-        assert artefacts.expanded(TABLES[name], []).caption.endswith("not run.")
+        assert f"{machine}." in artefacts.expand_rows(TABLES[name], runs).caption
+        assert artefacts.expand_rows(TABLES[name], []).caption.endswith("not run.")
 
 
 def test_steps_of_vision_are_quantities():

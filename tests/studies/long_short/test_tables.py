@@ -124,7 +124,7 @@ def test_accuracy_flops_and_average_of_an_attention(whole, tmp_path):
     assert cells["long_short", "average/accuracy"].mean == pytest.approx(0.705)
     assert cells["full", "average/flops"].status == "not_applicable"
     assert cells["data", "text/length"].mean == 1296.0
-    assert grid.printed(cells["data", "text/length"].printed.values()) == "1296 ± 893"
+    assert grid.format_published(cells["data", "text/length"].printed.values()) == "1296 ± 893"
     for task, accuracy in (("listops", 0.2), ("text", 0.6), ("image", 0.9)):
         pretend.understand(tmp_path, task, "full", accuracy)
     cells = cells_of("zhu2022.table5.1", evidence_of(tmp_path))
@@ -242,8 +242,8 @@ def test_imagenet_sets_and_a_reference_of_our_own(tmp_path):
 def test_the_machine_of_the_seconds_stands_in_the_caption(whole):
     for name in ("zhu2022.table5.6", "addition.long_short_latency", "addition.long_short_slopes"):
         assert "{machines}" in TABLES[name].caption
-        assert "{machines}" not in artefacts.expanded(TABLES[name], own(name, whole).runs).caption
-        assert "not run" in artefacts.expanded(TABLES[name], []).caption
+        assert "{machines}" not in artefacts.expand_rows(TABLES[name], own(name, whole).runs).caption
+        assert "not run" in artefacts.expand_rows(TABLES[name], []).caption
 
 
 @pytest.mark.parametrize("name", sorted(TABLES))

@@ -120,7 +120,9 @@ def sizes(points: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
             shares.append(f"{_range(values)} of the {share}")
     statements = [f"networks at {' and '.join(shares)} of the named networks"] if shares else []
     if channels := _values(made, CHANNELS):
-        statements.append(f"networks of the named kinds, with {_range(channels)} channels in their first stage")
+        statements.append(
+            f"networks of the named kinds, with {_range(channels)} channels in their first stage"
+        )
     return "; ".join(statements)
 
 

@@ -24,7 +24,9 @@ def table(rows: Sequence[Row], scales: Sequence[str], page: str, caption: str) -
         cells = "".join(f"<td>{_cell(row, scale)}</td>" for scale in scales)
         name = escape(row.claim.replace("_", " "))
         statement = f"{escape(row.says)} <small>{escape(row.source)}</small>"
-        lines.append(f'<tr><th scope="row"><a href="{address}">{name}</a></th>{cells}<td>{statement}</td></tr>')
+        lines.append(
+            f'<tr><th scope="row"><a href="{address}">{name}</a></th>{cells}<td>{statement}</td></tr>'
+        )
     return "\n".join([*lines, "</tbody></table></div>"])
 
 

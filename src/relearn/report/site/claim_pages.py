@@ -38,7 +38,9 @@ def _scale(site: Site, row: Row, scale: str, one: Mapping[str, Any]) -> Iterator
     cell = row.cells[scale]
     meaning = verdict_words.MEANINGS[cell.verdict]
     sentence = f"**{row.word(scale)}**: {meaning}."
-    yield sentence + (f" Effect: {cell.shown}." if cell.shown else "") + (f" From {cell.n}." if cell.n else "")
+    yield (
+        sentence + (f" Effect: {cell.shown}." if cell.shown else "") + (f" From {cell.n}." if cell.n else "")
+    )
     if lines := _remarks(one):
         yield "\n".join(f"- {line}" for line in lines)
     text = site.analyses.get((row.claim, scale))
@@ -70,7 +72,8 @@ def _remarks(one: Mapping[str, Any]) -> list[str]:
         lines.append(f"otherwise the verdict by the numbers would be: {names.words(one['numbers_say'])}")
     if one.get("apart"):
         lines.append(
-            "each alone: " + ", ".join(f"{name} {names.words(verdict)}" for name, verdict in one["apart"].items())
+            "each alone: "
+            + ", ".join(f"{name} {names.words(verdict)}" for name, verdict in one["apart"].items())
         )
     return lines + [f"missing: {item}" for item in one.get("missing", ())]
 

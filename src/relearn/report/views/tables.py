@@ -21,7 +21,9 @@ class Shown:
     lacking: bool = False
 
 
-def folded(header: Sequence[str], lines: Sequence[Sequence[str]]) -> tuple[list[str], list[list[Shown]]]:
+def fold_published(
+    header: Sequence[str], lines: Sequence[Sequence[str]]
+) -> tuple[list[str], list[list[Shown]]]:
     """Header and lines with the columns of published values and deviations folded into the measured cells."""
     kept = [at for at, name in enumerate(header) if name not in BESIDE]
     ends = [*kept[1:], len(header)]

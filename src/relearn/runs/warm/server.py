@@ -118,7 +118,7 @@ class Server:
 
     def _engine_is_gone(self) -> bool:
         """Whether the engine that started this server is gone; if so, schedules the end of this server and its jobs."""
-        if parents.gone(self.engines) is None:
+        if parents.first_gone(self.engines) is None:
             return False
         parents.kill_in(parents.PATIENCE_S)
         self.engines = []

@@ -12,7 +12,7 @@ from typing import Any
 
 from relearn.report import published
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import INK, SHADE, empty_figure, not_run, plural, styled
+from relearn.report.figures.style import INK, SHADE, apply_style, empty_figure, not_run, plural
 from relearn.report.quantities import Evidence, quantity
 from relearn.report.runs import Run
 
@@ -66,7 +66,7 @@ def _printed(artefact: Artefact) -> list[dict[str, Any]]:
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     """One row of maps per source, with the value in every cell."""
-    with styled():
+    with apply_style():
         figure = empty_figure(4.8)
         grid = figure.subplots(2, len(artefact.rows), squeeze=False)
         for line, source, words in ((grid[0], "measured", "here"), (grid[1], "paper", "as printed")):

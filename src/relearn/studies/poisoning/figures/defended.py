@@ -12,13 +12,13 @@ from relearn.report.figures.style import (
     INK,
     MUTED,
     SMALL,
+    apply_style,
     chance_line,
     empty_figure,
     in_percent,
     not_run,
     number,
     plural,
-    styled,
     two_lines,
 )
 from relearn.report.quantities import Evidence
@@ -101,7 +101,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     victims = panels.attacked(
         artefact, {p["victim"] for p in points if p["status"] in ("measured", "no_value")}
     )
-    with styled():
+    with apply_style():
         figure = empty_figure(5.4)
         grid = figure.subplots(len(artefact.columns), sharex=True)
         for axes, column in zip(grid, artefact.columns):

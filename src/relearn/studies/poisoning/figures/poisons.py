@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import MUTED, SMALL, empty_figure, styled
+from relearn.report.figures.style import MUTED, SMALL, apply_style, empty_figure
 from relearn.report.quantities import Evidence
 from relearn.studies.poisoning.figures.pictures import bare, gallery, image
 
@@ -65,7 +65,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     measured = [point for point in points if point["source"] == "measured"]
     there = {point["series"] for point in measured}
     rows = [row for row in artefact.rows if row.in_grid or row.id in there]
-    with styled():
+    with apply_style():
         figure = empty_figure(6.4)
         grid = figure.subplots(2 * len(PLACES), 1 + len(rows), squeeze=False)
         for axes in grid.flat:
