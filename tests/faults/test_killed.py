@@ -1,4 +1,4 @@
-"""Jobs that are killed, told to stop, or lose their engine, and the same jobs started again."""
+"""Jobs that are killed, stopped by a signal, or lose their engine, and the same jobs started again."""
 
 from __future__ import annotations
 

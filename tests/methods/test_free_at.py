@@ -109,7 +109,7 @@ def test_a_run_stopped_between_replays_has_the_bits_of_the_one_that_was_not(tmp_
 
 
 def test_replays_share_their_masks_or_do_not():
-    """With no step at all the three replays of a batch are one network; the next batch draws anew."""
+    """With no step at all the three replays of a batch use the same network; the next batch draws new masks."""
     model, seen = encoder(), []
     batch = sentences()
     for reuse in (True, False):

@@ -181,7 +181,7 @@ def test_it_trains_to_the_parameters_of_fit_with_freelb(tmp_path, family, more):
 
 
 def mean_loss():
-    """Without dropout, and with what the Trainer must be told: the model's own loss is a mean over the micro-batch."""
+    """Without dropout, and with the Trainer configured for a model loss that is a mean over the micro-batch."""
     net = model(0.0)
     net.accepts_loss_kwargs = False
     return net

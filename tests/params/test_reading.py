@@ -53,7 +53,7 @@ def refused(*args: Any, **options: Any) -> list[str]:
 
 
 def edit(path: Path, old: str, new: str) -> int:
-    """Replace one place of a file; the line it stands in."""
+    """Replace one value in a file and return its line."""
     text = path.read_text()
     assert text.count(old) == 1
     path.write_text(text.replace(old, new))
@@ -65,7 +65,7 @@ def write(path: Path, tree: dict[str, Any]) -> None:
 
 
 def place(tree: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
-    """The mapping that a leaf stands in, and its name there."""
+    """The mapping that contains a leaf, and the leaf's name in it."""
     above, _, last = key.rpartition(".")
     return (params.section(tree, above) if above else tree), last
 
@@ -81,7 +81,7 @@ def only(key: str, value: Any) -> dict[str, Any]:
 
 
 def test_params_yaml_is_whole() -> None:
-    """Every key of the schema stands in the file that a reader opens, whatever the overlays say."""
+    """Every key of the schema is in the file that a reader opens, whatever the overlays contain."""
     written = params.leaves(SHIPPED)
     sections = {
         key
@@ -174,7 +174,7 @@ def lines_of(tree: dict[str, Any], path: Path) -> dict[str, int]:
 
 
 def test_a_wrong_type_is_refused_with_file_line_and_key(folder: Path) -> None:
-    """All of them in one file: each is told, in the order of the file, and nothing else is."""
+    """All of them in one file: each is reported, in the order of the file, and nothing else is."""
     path, tree = folder / "params.yaml", copy.deepcopy(SHIPPED)
     for key, value in BASE.items():
         branch, last = place(tree, key)
@@ -189,7 +189,7 @@ def test_a_wrong_type_is_refused_with_file_line_and_key(folder: Path) -> None:
     "section", [name for name in SECTIONS if name != "scale"]
 )  # which the file alone says
 def test_a_wrong_type_is_refused_alone(section: str) -> None:
-    """Whatever rules between keys it silences, and whatever is right beside it."""
+    """It does not matter which cross-key rules it suppresses or which valid values surround it."""
     for key in SECTIONS[section]:
         found = refused(ROOT / "params.yaml", overrides=only(key, yaml.safe_load(WRONG[type(BASE[key])])))
         assert found[0].startswith(f"override: {key}: found ")
@@ -197,7 +197,7 @@ def test_a_wrong_type_is_refused_alone(section: str) -> None:
 
 
 def test_an_unknown_neighbour_is_refused_with_file_line_and_key(folder: Path) -> None:
-    """All of them in one file, each beside the key that was meant."""
+    """All of them in one file, each next to the intended key."""
     path, tree = folder / "params.yaml", copy.deepcopy(SHIPPED)
     for key in BASE:
         branch, last = place(tree, key)

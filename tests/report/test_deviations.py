@@ -1,4 +1,4 @@
-"""The list of deviations is the difference to params/paper.yaml, with the source that stands there."""
+"""The list of deviations is the difference from params/paper.yaml, with the source given there."""
 
 from __future__ import annotations
 

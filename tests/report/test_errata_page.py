@@ -19,7 +19,7 @@ FIELDS = {"paper", "place", "printed", "corrected", "counter_example", "status",
 
 
 def sections(text: str) -> dict[str, str]:
-    """Heading's id → heading and what stands below it."""
+    """Heading's id → heading and the text below it."""
     parts = re.split(r"^## ", text, flags=re.M)[1:]
     return {part.partition(":")[0]: part for part in parts}
 

@@ -1,4 +1,4 @@
-"""The page holds everything, escapes everything and needs nothing beside it."""
+"""The page contains and escapes everything and needs no other file."""
 
 from __future__ import annotations
 

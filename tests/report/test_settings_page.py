@@ -1,4 +1,4 @@
-"""Printed settings beside params/paper.yaml: every one is looked up once, and what differs is said and explained."""
+"""Printed settings compared with params/paper.yaml: each is looked up once, and each difference is reported and explained."""
 
 from __future__ import annotations
 

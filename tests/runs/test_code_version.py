@@ -452,7 +452,7 @@ def test_the_dump_tells_apart_what_python_tells_apart(value: object) -> None:
 
 
 def test_a_plan_has_the_versions_of_one_moment(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package itself is read once, until somebody asks for it anew."""
+    """The package itself is read once, until a new reading is requested."""
     monkeypatch.setattr(module, "ROOT", house)
     module.forget()
     try:

@@ -51,7 +51,7 @@ with acquire("auto", count=lambda: 4, note=lambda line: print("waits", flush=Tru
 
 
 class Job:
-    """A process that takes a device, says which, and keeps it until told to end."""
+    """A process that takes a device, reports which one, and holds it until it is stopped."""
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The event spool: what is told equals what was logged, however often the writer was killed."""
+"""The event spool: what is read equals what was logged, however often the writer was killed."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ LABELS = {"task": "images", "suite": "imagenet", "network": NET["name"], "initia
 
 
 def fill(root: Path, side: int = 40) -> None:
-    """Every class has a colour of its own under noise."""
+    """Every class has its own colour, with noise."""
     draw = np.random.default_rng(0)
     for part, count in (("train", EACH), ("val", 2)):
         for label in range(CLASSES):

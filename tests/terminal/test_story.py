@@ -26,7 +26,7 @@ class Terminal(io.StringIO):
 
 
 class Engine:
-    """What Snakemake logs, on a clock that stands still until it is told."""
+    """Snakemake's log events, on a clock that only advances on request."""
 
     def __init__(self, stream: io.StringIO, **settings: Any) -> None:
         values = dict(quiet=None, dryrun=False, stdout=False, verbose=False, debug_dag=False)

@@ -164,7 +164,7 @@ def test_a_killed_dvc_takes_snakemake_along_and_the_next_one_succeeds(checkout: 
 
 
 def test_a_spoilt_object_of_dvc_s_cache_stops_the_job_that_reads_it(checkout: Checkout) -> None:
-    """`dvc checkout` puts it in place without a word; the record beside it does not fit."""
+    """`dvc checkout` restores it silently, although the record in the same folder does not match."""
     checkout.shorten_stage("results/mini/runs/poisoning/prepare_images/digits/record.json")
     assert checkout.run("dvc", "repro", "poisoning").returncode == 0
     data = next((checkout.root / "results/mini/runs/poisoning/prepare_images").rglob("data.safetensors"))

@@ -1,4 +1,4 @@
-"""What is published stands in the cell of what is measured."""
+"""The published value is shown in the cell of the measured value."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ def test_an_encoder_made_before(bench: Bench, encoder: Path) -> None:
 
 
 def test_another_tasks_network(bench: Bench) -> None:
-    """The head stays for the same kind and number of classes, and is drawn anew for others; the encoder stays."""
+    """The head is kept for the same kind and number of classes and newly initialised for others; the encoder is kept."""
     first = bench.runs / "run/model.safetensors"
     still = {"lr": 1e-12, "steps": 1, "warmup_steps": 0, "weight_decay": 0.0, "evaluations": 1}
     own = files.load(first)[0].net.state_dict()

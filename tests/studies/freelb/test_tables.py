@@ -1,4 +1,4 @@
-"""Tables of zhu2022, chapter 3: every published cell stands once, medians are medians and say so; what is only printed is no cell."""
+"""Tables of zhu2022, chapter 3: every published cell occurs once, medians are labelled; numbers that are only printed are no cells."""
 
 from __future__ import annotations
 

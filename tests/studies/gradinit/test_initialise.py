@@ -35,7 +35,7 @@ def scales(runs: Runs, name: str) -> dict[str, float]:
 
 
 def slow_loss_and_norm(runs: Runs, name: str, *, train: bool = True, seed: int = 0) -> tuple[float, float]:
-    """Loss and norm of its gradient in double precision on the batch that (task, seed) stands for."""
+    """Loss and norm of its gradient in double precision on the batch of (task, seed)."""
     task = runs.task()
     images, labels = next(task.batches(seed_of(LABELS, seed, "task"), START["batch_size"]))
     net = task.network(runs.weights(name)).double().train(train)

@@ -1,4 +1,4 @@
-"""Tables of kim2020: every published cell stands once, the recipe is chosen on validation, blanks say why."""
+"""Tables of kim2020: every published cell occurs once, the recipe is chosen on validation data, and blanks state their reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of qi2023 and touvron2021 over trainings: every published cell stands once, and how a training ended is a result."""
+"""Tables of qi2023 and touvron2021 over trainings: every published cell occurs once, and the outcome of a training is a result."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def test_networks_at_their_image_size(whole):
 
 
 def test_sorted_errors_stand_beside_sorted_errors(whole):
-    """No printed number of table 5.10 stands beside a named corruption."""
+    """No printed number of table 5.10 is compared with a named corruption."""
     cells = cells_of("zhu2022.table5.10", whole)
     ranks = [column.id for column in TABLES["zhu2022.table5.10"].columns]
     for row in ("ResNet-50", "CvT-LS-21"):
