@@ -101,7 +101,7 @@ def test_each_kind_of_fault_is_named_and_cleared_once(capsys: pytest.CaptureFixt
         assert said(capsys) == (0, [GO_ON])
 
 
-def test_unfinished_runs_are_told_with_what_serves_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unfinished_runs_are_reported_with_their_checkpoints(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="lr"), run("failed"):
         raise ValueError("lr is nothing")
     killed = run("killed")

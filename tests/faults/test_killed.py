@@ -98,7 +98,7 @@ def test_a_spoilt_checkpoint_leaves_the_one_before_it(killed: Any, reference: An
     assert 0 < len(steps(killed)[1]) < 20
 
 
-def test_without_a_sound_checkpoint_it_begins_anew_and_says_so(killed: Any, reference: Any) -> None:
+def test_without_a_sound_checkpoint_it_starts_again_with_a_warning(killed: Any, reference: Any) -> None:
     spoil(newest(killed))
     for head in (killed.root / "results/mini/work").rglob("[01].json"):
         spoil(head)
@@ -132,7 +132,7 @@ def test_a_killed_attack_is_one_run_in_mlflow_with_each_step_once(desk: Any, ref
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
 )
-def test_a_told_attack_keeps_every_iteration(desk: Any, reference: Any, number: int, code: int) -> None:
+def test_an_observed_attack_keeps_every_iteration(desk: Any, reference: Any, number: int, code: int) -> None:
     shutil.copytree(reference.path("net"), desk.path("net"))
     job = desk.run(*desk.craft())
     desk.reached(10, job)

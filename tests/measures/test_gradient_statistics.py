@@ -245,7 +245,7 @@ def test_a_tensor_that_only_some_minibatches_reach_counts_zero_in_the_others():
     assert rows[1]["gradient_std"] == pytest.approx(float(torch.tensor([1.0, 0.0, 3.0]).std()))
 
 
-def test_the_models_of_the_house_are_told_apart():
+def test_the_models_of_this_package_are_distinguished():
     net = create("ResNet18", width=0.125, depth=0.25)
     generator = torch.Generator().manual_seed(0)
     given = [

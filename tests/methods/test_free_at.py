@@ -122,7 +122,7 @@ def test_replays_share_their_masks_or_do_not():
         assert same == ([True] * 3 + [False] * 3 if reuse else [True] + [False] * 5)
 
 
-def test_the_generator_stands_where_one_pass_leaves_it():
+def test_the_generator_ends_in_the_state_after_one_pass():
     model, batch = encoder(), sentences()
     strategy = FreeAT(3)
     torch.manual_seed(3)

@@ -224,7 +224,7 @@ def test_every_key_is_in_a_section() -> None:
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(keys=st.sets(st.sampled_from(sorted(set(BASE) - {"scale"})), min_size=1, max_size=6))
-def test_all_that_is_wrong_is_told_at_once(folder: Path, keys: set[str]) -> None:
+def test_all_errors_are_reported_at_once(folder: Path, keys: set[str]) -> None:
     path = folder / "spoilt.yaml"
     tree = copy.deepcopy(SHIPPED)
     for key in keys:
@@ -237,7 +237,7 @@ def test_all_that_is_wrong_is_told_at_once(folder: Path, keys: set[str]) -> None
     assert numbers == sorted(numbers)
 
 
-def test_spelling_and_schema_are_told_together_and_once(folder: Path) -> None:
+def test_syntax_and_schema_errors_are_reported_together_and_once(folder: Path) -> None:
     path = folder / "params.yaml"
     first = edit(path, "lr: 0.05 ", "lr: 5e-2 ")
     second = edit(path, "poisons: 5  ", "poisons: 0  ")
@@ -247,7 +247,7 @@ def test_spelling_and_schema_are_told_together_and_once(folder: Path) -> None:
     ]
 
 
-def test_a_fault_of_the_overlay_is_told_with_the_overlay_s_place(folder: Path) -> None:
+def test_an_error_in_the_overlay_is_reported_with_its_line(folder: Path) -> None:
     over = folder / "params/small.yaml"
     over.write_text(
         "poisoning:\n  adversarial_training:\n    training: {epoch: 9}\n  craft: {targets: 1000}\n"
@@ -261,7 +261,7 @@ def test_a_fault_of_the_overlay_is_told_with_the_overlay_s_place(folder: Path) -
     assert parameters.load(folder / "params.yaml", scale="mini")  # which that file does not touch
 
 
-def test_a_missing_key_is_told_at_its_section(folder: Path) -> None:
+def test_a_missing_key_is_reported_at_its_section(folder: Path) -> None:
     path = folder / "params.yaml"
     line = edit(path, "      attack: convex_polytope\n", "      # attack: convex_polytope\n") - 1
     (found,) = refused(path)

@@ -75,7 +75,7 @@ def test_every_published_value_names_its_source() -> None:
         assert PAPER.sources[key].startswith(words) or re.match(place, PAPER.sources[key]), key
 
 
-def test_what_the_papers_do_not_state_has_a_list_of_its_own() -> None:
+def test_values_that_the_papers_do_not_state_have_their_own_list() -> None:
     ours = {key for key, source in PAPER.sources.items() if source.startswith("not stated")}
     assert ours
     _, _, below = page.markdown(AT_PAPER, PAPER).partition("## Values that the papers do not state")

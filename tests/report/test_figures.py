@@ -96,7 +96,7 @@ def test_seeds_of_single_runs_are_counted(figure: Artefact) -> None:
     assert foot.words(ours, [{"seed": 0, "seeds": 3}], "") == "3 seeds"
 
 
-def test_chance_is_told_where_points_know_it(figure: Artefact) -> None:
+def test_the_chance_level_is_given_if_points_have_one(figure: Artefact) -> None:
     assert (
         foot.words(replace(figure, addition=True), [{"chance": 0.1}, {"chance": None}], "") == "chance: 10%"
     )

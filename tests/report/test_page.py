@@ -184,7 +184,7 @@ def pictures(made: str) -> list[str]:
     return re.findall(r'<img alt="[^"]*" src="([^"]*)"', made)
 
 
-def test_figures_lie_beside_the_page(make_page, root):
+def test_figures_are_in_the_folder_of_the_page(make_page, root):
     shown = pictures(make_page[0]())
     figures = {one.id for one in make_page[1]["artefacts"] if one.kind == "figure"}
     assert len(figures) == 10
@@ -343,7 +343,7 @@ def test_no_text_becomes_markup(make_page, place):
     assert read(made).tags.count("script") == 1 and "<script>alert" not in made and "&lt;script&gt;" in made
 
 
-def test_claims_that_did_not_come_out_are_explained_or_said_not_to_be(make_page):
+def test_claims_not_reproduced_have_an_explanation_or_a_note_that_it_is_missing(make_page):
     html, parts = make_page
     contradicted = next(claim for claim in parts["claims"] if claim.id == "best_k_is_1_to_2_class_sizes")
     made = html(explained=[analysis.Explained(contradicted, TEXT), analysis.Explained(contradicted, None)])
@@ -359,7 +359,7 @@ def test_additions_are_marked(make_page):
     assert f"{total[0]} of {total[1]}. Additions" in made.replace("\n", " ")
 
 
-def test_what_no_parameter_shows_stands_below_the_deviations(make_page):
+def test_differences_without_a_parameter_are_listed_below_the_deviations(make_page):
     one = Method("poisoning", "pixel_std", "as <printed>", "as measured", "0.2", "poisoning.craft.targets")
     made = make_page[0](other_deviations=[one])
     shown = '<th scope="row">pixel std</th><td>as &lt;printed&gt;</td><td>as measured</td>'

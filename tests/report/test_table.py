@@ -67,7 +67,7 @@ def test_effective_attacks_are_those_that_succeed_undefended(two_victims):
     assert cell(two_victims, "none", "defence_success_effective").mean == 0.0
 
 
-def test_published_code_stands_beside_the_comparable_column_only(two_victims):
+def test_published_code_is_compared_only_with_the_comparable_column(two_victims):
     effective = cell(two_victims, "random_eviction", "defence_success_effective")
     assert effective.published == {"published code": 0.3324}
     label, away = effective.deviation()
@@ -188,7 +188,7 @@ def test_an_unknown_quantity_is_refused():
         quantity("colour")
 
 
-def test_an_addition_stands_beside_no_paper(evidence):
+def test_an_addition_is_compared_with_no_paper(evidence):
     from relearn.report import table_formats
 
     ours = ARTEFACTS["addition.bullseye_polytope"]

@@ -92,7 +92,7 @@ def test_with_a_single_seed_the_pilots_spread_counts() -> None:
     assert one.gpu_s == pytest.approx(one.cpu_s / undecided.GPU_RATIO)
 
 
-def test_without_spread_effect_or_predicate_the_reason_is_said() -> None:
+def test_without_spread_effect_or_predicate_the_reason_is_given() -> None:
     bare = replace(DESIGN, measures=(Measure("table 1", claimed=0.1),))
     assert found(claim(part([0.3])), bare).needs[0].why.startswith("no spread is known: a single seed")
     assert "states an effect" in found(claim(part([0.3])), None).needs[0].why
@@ -128,7 +128,7 @@ def test_a_clustered_share_needs_more_units_by_its_design_effect() -> None:
     assert trials is not None and found(claim(share), near).need == math.ceil(trials * 4 / 4)
 
 
-def test_what_more_units_do_not_mend_is_named() -> None:
+def test_reasons_that_more_units_do_not_remove_are_named() -> None:
     reasons = ("1 seed, needs 3", "VGG-19 at 10.5% best accuracy, needs 60%")
     one = found(claim(part([0.3]), verdict="underpowered", reasons=reasons))
     assert one.blocked == (reasons[1],) and one.least == 3

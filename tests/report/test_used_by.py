@@ -35,7 +35,7 @@ def train(labels: dict[str, str] = DEFENDED, step: str = "train") -> dict[str, A
     return {"study": "poisoning", "step": step, "labels": labels}
 
 
-def test_a_run_stands_in_the_cell_that_people_name(used_by: UsedBy, tmp_path: Path) -> None:
+def test_a_run_is_found_by_the_name_of_its_cell(used_by: UsedBy, tmp_path: Path) -> None:
     use = used_by.of(tmp_path, train(), "runs/x")
     assert "table 2.2, Deep k-NN, DPN92" in use.cells and "table 2.2" in use.artefacts
     assert not [cell for cell in use.cells if cell.startswith("table 2.1,")]

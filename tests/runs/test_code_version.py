@@ -440,7 +440,7 @@ def test_no_module_and_broken_text_are_errors(house: Path) -> None:
         lambda inner: st.lists(inner) | st.dictionaries(st.text(string.ascii_letters), inner),
     )
 )
-def test_the_dump_tells_apart_what_python_tells_apart(value: object) -> None:
+def test_the_dump_distinguishes_whatever_python_distinguishes(value: object) -> None:
     """Equal dumps if and only if equal trees, against ast.dump as the slow truth within one Python."""
     texts = (f"K = {value!r}", f"K = [{value!r}]", f"K = {value!r}  # same")
     trees = {

@@ -201,7 +201,7 @@ def locks(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_the_lock_stands_for_the_physical_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lock_belongs_to_the_physical_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs that see different devices under the same index do not wait; under different indices they do."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     with acquire("auto", count=of(2), folder=tmp_path) as first:

@@ -281,7 +281,7 @@ def test_work_of_other_code_or_other_inputs_is_not_resumed(change: str) -> None:
     assert story(run).attempts == 1 and story(run).points == {}
 
 
-def test_a_finished_run_that_runs_again_begins_anew() -> None:
+def test_a_finished_run_that_runs_again_starts_from_scratch() -> None:
     before = record.read(finished().out)
     with make() as run:
         assert (run.attempt, run.last_step) == (1, None)

@@ -321,7 +321,7 @@ def test_a_dead_server_ends_its_jobs_and_their_clients_say_so(tmp_path: Path) ->
     assert not was_warm(tmp_path / "socket")
 
 
-def test_a_server_that_is_told_to_stop_tells_its_jobs_and_waits(tmp_path: Path) -> None:
+def test_a_stopping_server_signals_its_jobs_and_waits(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with server(path) as process, client(path, STEPS_ON) as one, client(path, WAITS) as two:
         pid_of(one), pid_of(two)

@@ -205,7 +205,9 @@ def test_an_error_that_is_no_refusal_keeps_its_class(engine: Callable[..., Engin
         ),
     ],
 )
-def test_an_error_that_recover_can_mend_says_so(engine: Callable[..., Engine], text: str, says: str) -> None:
+def test_an_error_that_recover_can_fix_names_recover(
+    engine: Callable[..., Engine], text: str, says: str
+) -> None:
     run = engine()
     run.log(text, logging.ERROR, event=LogEvent.ERROR, exception=text.split(":")[0])
     (line,) = run.lines

@@ -61,7 +61,7 @@ def test_a_name_begins_with_what_differs() -> None:
     assert names.run("train", "elsewhere/a", {"attack": "x", "victim": "y"}, 0) == "y x seed0 train"
 
 
-def test_a_tag_holds_whole_entries_that_can_be_told_apart() -> None:
+def test_a_tag_holds_whole_entries_that_can_be_distinguished() -> None:
     assert names.join_entries(["table 4.1", "table 4.10"], 100) == "table 4.1; table 4.10;"
     assert names.join_entries(["table 4.1", "table 4.10"], 15) == "table 4.1;"
     assert names.join_entries([], 10) == ""

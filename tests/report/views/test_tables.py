@@ -15,7 +15,7 @@ LINES = [
 ]
 
 
-def test_published_values_and_deviations_stand_below_the_measured() -> None:
+def test_published_values_and_deviations_are_below_the_measured_ones() -> None:
     header, lines = fold_published(HEADER, LINES)
     assert header == ["Defence", "Rate, %", "Kept, %"]
     assert lines == [

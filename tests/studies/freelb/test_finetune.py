@@ -338,7 +338,7 @@ def test_what_the_kept_network_answers(bench: Bench) -> None:
         assert [float(one) for one in row["logits"].split()] == pytest.approx(logits, abs=1e-5)
 
 
-def test_every_share_of_a_batch_has_a_strategy_of_its_own() -> None:
+def test_every_share_of_a_batch_has_its_own_strategy() -> None:
     """FreeAT carries a share's δ: one strategy for all would hand it to the next share."""
     made = finetune_start.gradient({**FINETUNE, "method": METHODS["free_at"], "accumulate": 4})
     assert len({id(one) for one in made.strategies}) == 4

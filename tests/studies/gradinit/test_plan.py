@@ -44,7 +44,7 @@ def test_densenet_has_batches_of_64(network: str) -> None:
     assert PAPER["train_from_init"].settings_of(**vgg, recipe="sgd")["batch_size"] == 128
 
 
-def test_metainit_by_adam_has_a_rate_and_a_clip_of_its_own() -> None:
+def test_metainit_by_adam_has_its_own_rate_and_clip() -> None:
     params = parameters.load(ROOT / "params.yaml", scale="paper")
     params["gradinit"]["initialise"]["metainit_adam"]["tau"]["VGG-19"] = 0.5
     family = plan(params, "paper")["initialise"]

@@ -135,7 +135,7 @@ def test_suites_do_not_mix(tmp_path):
     assert (more["LipsFormer-CSwin-T", "best"].mean, more["base", "best"].mean) == (0.9, 0.5)
 
 
-def test_depths_stand_beside_each_other(whole):
+def test_each_depth_has_its_own_columns(whole):
     cells = cells_of("addition.layer_scale_depth", whole)
     assert cells["pre_norm", "12/accuracy"].mean == pytest.approx(0.605)
     assert cells["pre_norm", "24/accuracy"].mean == pytest.approx(0.605 - 0.036)
@@ -149,7 +149,7 @@ def test_depths_stand_beside_each_other(whole):
     ].mean == pytest.approx(0.625)
 
 
-def test_the_machine_of_the_speed_stands_in_the_caption(whole, tmp_path):
+def test_the_caption_names_the_machine_of_the_speed(whole, tmp_path):
     cells = cells_of("qi2023.throughput_memory", whole)
     assert cells["LipsFormer-Swin-B", "memory"].published == {"paper": 7415.0}
     assert cells["LipsFormer-Swin-T", "throughput"].mean == 900.0

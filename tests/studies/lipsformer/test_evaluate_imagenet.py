@@ -241,7 +241,7 @@ def test_files_that_are_no_weights_are_refused_in_one_line(tmp_path: Path) -> No
         assert "\n" not in str(told.value)
 
 
-def test_outputs_that_are_not_finite_are_told(tmp_path: Path) -> None:
+def test_outputs_that_are_not_finite_are_reported(tmp_path: Path) -> None:
     net = network()
     with torch.no_grad():
         net.head.bias[0] = torch.nan
