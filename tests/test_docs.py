@@ -1,4 +1,4 @@
-"""What the documents show runs: every Python block of every page, each in a process of its own, as a reader would paste it."""
+"""The code in the documents runs: every Python block of every page, each in a separate process, as a reader would paste it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ print("DONE")
 
 
 def run(blocks: list[tuple[str, str]], folder: Path) -> str:
-    """The output of the blocks, each in a process of its own; those that failed are named."""
+    """The output of the blocks, each in a separate process; failed blocks are named."""
     done = subprocess.run(
         [sys.executable, "-c", RUNNER], input=json.dumps(blocks), capture_output=True, text=True, cwd=folder
     )
@@ -89,7 +89,7 @@ def test_a_block_cannot_rest_on_another_one(tmp_path: Path) -> None:
 
 
 def test_every_import_of_the_readme_works(tmp_path: Path) -> None:
-    """Its block shows uses with names of the reader's own; what can be run alone are its imports, each in a process of its own."""
+    """Its block uses names that the reader defines; only its imports can be run alone, each in a separate process."""
     block = "\n".join(BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
     imports = [
         ast.unparse(node) for node in ast.parse(block).body if isinstance(node, ast.Import | ast.ImportFrom)

@@ -200,7 +200,7 @@ def forbidden_arrows(found: list[Import]) -> list[str]:
 
 
 def method(module: str) -> str:
-    """A method may be a package of its own: its files count as one."""
+    """A method may be a package: its files count as one."""
     return ".".join(module.split(".")[:3])
 
 

@@ -1,4 +1,4 @@
-"""Only records that are what the DAG asks are taken, all or none; times follow the DAG."""
+"""Only records that are what the DAG requires  are taken, all or none; times follow the DAG."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from relearn.cli.adopt import arrivals, chosen, opened, place, put_in_order, refuse, survey
+from relearn.cli.adopt import arrivals, chosen, open_records, place, put_in_order, refuse, survey
 from relearn.cli.jobs import Job
 from relearn.runs import parquet_file, record, record_file, run_store
 
@@ -140,22 +140,28 @@ def test_what_lies_here_already_is_not_written_again(machines: Machines) -> None
     [
         (
             {"settings": {"training": {"epochs": 6, "lr": 0.1}}},
-            "settings.training.epochs: found 5, the DAG asks 6",
+            "settings.training.epochs: found 5, the DAG requires  6",
         ),
         (
             {"settings": {"training": {"epochs": 5, "lr": 0.1, "flip": True}}},
-            "settings.training.flip: found nothing, the DAG asks True",
+            "settings.training.flip: found nothing, the DAG requires  True",
         ),
-        ({"settings": {"training": {"epochs": 5}}}, "settings.training.lr: found 0.1, the DAG asks nothing"),
+        (
+            {"settings": {"training": {"epochs": 5}}},
+            "settings.training.lr: found 0.1, the DAG requires  nothing",
+        ),
         ({"settings": {"training": {"epochs": 5.0, "lr": 0.1}}}, "run: found"),
-        ({"code": "fedcba9876543210"}, "code.version: found 0123456789abcdef, the DAG asks fedcba9876543210"),
+        (
+            {"code": "fedcba9876543210"},
+            "code.version: found 0123456789abcdef, the DAG requires  fedcba9876543210",
+        ),
         ({"labels": {"network": "SENet18"}}, "labels: no job of the DAG is poisoning craft network=ResNet18"),
         ({"seed": 1}, "labels: no job of the DAG is poisoning craft network=ResNet18 seed=0"),
         ({"scale": "small"}, "labels: no job of the DAG is"),
-        ({"named_inputs": {}}, "inputs: found ['substitutes'], the DAG asks []"),
+        ({"named_inputs": {}}, "inputs: found ['substitutes'], the DAG requires  []"),
         (
             {"named_inputs": {"substitutes": CRAFT.inputs * 2}},
-            "inputs.substitutes: found 1 files, the DAG asks 2",
+            "inputs.substitutes: found 1 files, the DAG requires  2",
         ),
         (
             {"outputs": (*CRAFT.outputs, f"{CRAFT.folder}/trials.csv")},
@@ -273,7 +279,7 @@ COUNT = job_at("count", "counts.csv", {})
 def from_store(store: Path, plan: list[Job]) -> tuple[list[str], list[str]]:
     """Take what fits: where it was put, and what is said of the others."""
     with ExitStack() as stack:
-        taken, _, faults = chosen(opened([store], stack), plan, whole=False)
+        taken, _, faults = chosen(open_records([store], stack), plan, whole=False)
         for path, found in taken.items():
             place(found, Path(path).parent)
     return sorted(taken), faults
@@ -308,7 +314,7 @@ def test_of_a_store_what_does_not_fit_is_counted(store: Path) -> None:
     taken, faults = from_store(store, [other, CRAFT, COUNT])
     assert taken == [COUNT.record]
     assert faults[0] == (
-        "runs/poisoning/pretrain/seed0/record.json: code.version: found 0123456789abcdef, the DAG asks fedcba9876543210"
+        "runs/poisoning/pretrain/seed0/record.json: code.version: found 0123456789abcdef, the DAG requires  fedcba9876543210"
     )
     assert len(faults) == 2  # and what was made from it
     assert from_store(store, [COUNT])[1][0].endswith(

@@ -104,7 +104,7 @@ def test_reproduce_starts_snakemake_in_the_root(
     assert seen == [(["-m", "snakemake", *command], checkout)]
     said = capsys.readouterr().err
     assert f"$ snakemake {' '.join(command)}\n" in said
-    assert words == ["all"] or "with all that they read" in said
+    assert words == ["all"] or "with their inputs" in said
 
 
 def test_what_is_not_planned_at_a_scale_is_not_started(

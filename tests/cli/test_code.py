@@ -31,7 +31,7 @@ def called(*words: str) -> int:
     return code.main(parser.parse_args(words))
 
 
-def test_each_run_stands_under_its_study_and_step() -> None:
+def test_each_run_is_listed_under_its_study_and_step() -> None:
     drawn = Made("render", "render", "render", "c", "", ("a",))
     found = versions([RUN, drawn])
     assert {study: {step: list(runs) for step, runs in steps.items()} for study, steps in found.items()} == {

@@ -165,7 +165,7 @@ def test_a_study_is_replaced_and_the_others_stay(tmp_path: Path, capsys: Any) ->
     }
     assert found == {("poisoning", "bullseye_polytope", "b"), ("robustness", "feature_collision", "a")}
     text = (target / "README.md").read_text()
-    assert "2 runs, each study from a commit of its own." in text
+    assert "2 runs, each study from its own commit." in text
     assert "| poisoning | 1 runs, " in text and "The clean commit bbbbbbbbbb. |" in text
     before = contents(target)
     assert run("publish", "--from", str(target), "--to", str(target)) == 0
@@ -234,9 +234,9 @@ def test_a_record_that_is_not_sound_is_refused(tmp_path: Path, capsys: Any) -> N
 
 def test_mlflow_gets_a_published_set_as_a_pipeline_leaves_it(results: Path, published: Path) -> None:
     with contextlib.ExitStack() as stack:
-        folder = track.opened(published, stack)
+        folder = track.open_root(published, stack)
         there, before = contents(folder), contents(results)
-        assert folder.name == published.name and track.opened(results, stack) == results
+        assert folder.name == published.name and track.open_root(results, stack) == results
     same = {name for name, content in there.items() if before.get(name) == content}
     assert {
         name for name in before if name.startswith(("runs/", "tables/")) and name.endswith((".csv", ".json"))

@@ -86,7 +86,7 @@ def test_each_kind_of_fault_is_named_and_cleared_once(capsys: pytest.CaptureFixt
     word = "unsound" if dry else "put aside"
     assert code == 0 and lines[-1] == GO_ON
     for name, fault in (
-        ("torn/record.json", "torn, it is no complete JSON"),
+        ("torn/record.json", "torn, not complete JSON"),
         ("edited/record.json", "edited, its content does not match its sha256"),
         ("spoilt/a.bin", "torn or edited, its bytes do not match the record's sha256"),
         ("behind/record.json", "made from results/mini/runs/poisoning/sound/a.bin with sha256 "),
@@ -101,7 +101,7 @@ def test_each_kind_of_fault_is_named_and_cleared_once(capsys: pytest.CaptureFixt
         assert said(capsys) == (0, [GO_ON])
 
 
-def test_unfinished_runs_are_told_with_what_serves_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unfinished_runs_are_reported_with_their_checkpoints(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="lr"), run("failed"):
         raise ValueError("lr is nothing")
     killed = run("killed")
@@ -112,8 +112,8 @@ def test_unfinished_runs_are_told_with_what_serves_them(capsys: pytest.CaptureFi
     killed._lock.__exit__(None, None, None)
     _, lines = said(capsys)
     assert sorted(lines[:-1]) == [
-        "unfinished: pretrain failed seed0: FAILED (ValueError: lr is nothing); begins anew",
-        "unfinished: pretrain killed seed0: ended without a word, last step 7; resumes from its checkpoint",
+        "unfinished: pretrain failed seed0: FAILED (ValueError: lr is nothing); starts again",
+        "unfinished: pretrain killed seed0: ended without a message, last step 7; resumes from its checkpoint",
     ]
 
 
@@ -124,7 +124,7 @@ def test_the_last_step_is_the_greatest_of_all_curves(capsys: pytest.CaptureFixtu
         killed.log(step, loss=0.5)
     killed.log(7, accuracy_frac=0.5)  # evaluated less often
     killed._lock.__exit__(None, None, None)
-    assert ", last step 12; begins anew" in said(capsys)[1][0]
+    assert ", last step 12; starts again" in said(capsys)[1][0]
 
 
 def test_while_a_job_lives_nothing_is_changed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,7 +199,7 @@ def test_a_command_that_snakemake_refuses_is_not_advised(
     assert said(capsys) == (
         2,
         [
-            "cannot go on: Snakemake refuses `snakemake --cores all`: MissingInput: a.csv; mend that first",
+            "cannot go on: Snakemake refuses `snakemake --cores all`: MissingInput: a.csv; fix that first",
         ],
     )
     assert tried == [["snakemake", "--cores", "all"]]

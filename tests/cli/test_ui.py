@@ -1,4 +1,4 @@
-"""`relearn ui`: local unless asked otherwise, careful unless told otherwise, and alive after the folder has moved."""
+"""`relearn ui`: it is local and careful by default, and survives a move of the folder."""
 
 from __future__ import annotations
 

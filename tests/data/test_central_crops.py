@@ -85,7 +85,7 @@ def test_refusals(images, changed: dict, said: str) -> None:
         read(images, **changed)
 
 
-def test_images_that_cannot_be_decoded_are_left_out_and_told(tmp_path) -> None:
+def test_undecodable_images_are_omitted_and_reported(tmp_path) -> None:
     rng = np.random.default_rng(1)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

@@ -52,7 +52,7 @@ def test_a_whole_submission(tmp_path: Path) -> None:
                 assert {word for _, word in columns} == words
 
 
-def test_words_stand_for_their_classes() -> None:
+def test_words_map_to_their_classes() -> None:
     entailed = table("rte", {"1": 0, "0": 1}, official=False)
     assert entailed == "index\tprediction\n0\tentailment\n1\tnot_entailment\n"
     three = table("mnli_mismatched", {"0": 0, "1": 1, "2": 2}, official=False)

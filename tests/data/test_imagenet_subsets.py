@@ -39,7 +39,7 @@ def test_the_numbers_are_the_published_ones(name: str) -> None:
     assert list(classes_of(name)) == [int(one) for one in told]
 
 
-def test_missing_classes_are_told_and_strange_ones_refused() -> None:
+def test_missing_classes_are_reported_and_unknown_ones_refused() -> None:
     files = tuple(Path(f"set/{name}/1.png") for name in "ccb")
     images = Listing(files, torch.tensor([2, 2, 1]), ("a", "b", "c", "d"))
     assert missing(images, range(4)) == (0, 3) and missing(images, (2, 1)) == ()

@@ -122,7 +122,7 @@ def test_sides_that_do_not_fit(tmp_path: Path) -> None:
         load(folder(tmp_path / "a", files() | {TRAIN[1]: b"\xff"}))
 
 
-def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         OSError, match=r"iwslt14: not downloaded automatically.*fetch https://.*de-en.tgz.* and put it at"
     ):

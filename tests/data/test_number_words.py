@@ -79,7 +79,7 @@ def test_the_order_really_differs() -> None:
     assert word.index("sieben") < word.index("vierzig") and text.index("forty") < text.index("seven")
 
 
-def test_no_sentence_stands_in_two_parts() -> None:
+def test_no_sentence_occurs_in_two_parts() -> None:
     corpus = load()
     for side in (0, 1):
         sets = [{pair[side] for pair in part} for part in (corpus.train, corpus.valid, corpus.test)]

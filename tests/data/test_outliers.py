@@ -159,7 +159,7 @@ def test_grey_is_the_nearest_level_of_the_formula_and_keeps_greys():
     np.testing.assert_array_equal(grey(shades), shades[:, :1])
 
 
-def test_what_was_done_is_said():
+def test_what_was_done_is_reported():
     images = np.random.default_rng(0).integers(0, 256, (2, 3, 16, 16), np.uint8)
     same, words = fit("x", images, size=16, channels=3)
     assert words == "" and (same == images).all()

@@ -40,7 +40,7 @@ def test_lines_become_sentences(tmp_path: Path) -> None:
 
 
 def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
-    """A break that no line feed makes is a fault and is told, not a sentence more."""
+    """A line break other than a line feed is reported as an error and does not start a new sentence."""
     with pytest.raises(ValueError, match=r"train: line 0: 'a\\x85b'; allowed: one line"):
         load(folder(tmp_path / "a", train=" a\x85b \n c \n".encode()))
     assert load(folder(tmp_path / "b", train=b" a \r\n b \r\n")).train == ["a", "b"]

@@ -43,7 +43,7 @@ def test_long_texts_are_cut_and_keep_their_ends() -> None:
 
 
 def test_a_checkpoints_own_file() -> None:
-    """Other ids, and with cutting and padding of its own, which are taken out."""
+    """A tokenizer with other ids and its own truncation and padding, which are disabled."""
     said = json.loads(TOKENIZER.to_json())
     swapped = dict(zip((0, 1, 2, 3, 4), (4, 0, 1, 2, 3)))
     for token in said["added_tokens"]:

@@ -107,7 +107,7 @@ class Desk:
         (root / "Snakefile").write_text("rule all:\n    input: []\n")
 
     def start(self, source: str, **env: str) -> Job:
-        """Run Python source in a process of its own; `code` is its exit status, `relearn(…)` the command line."""
+        """Run Python source in a separate process; `code` is its exit status, `relearn(…)` the command line."""
         self.jobs += 1
         out = self.root / f"out-{self.jobs}.txt"
         pid = self.nursery.bear({"source": source, "cwd": str(self.root), "env": env, "out": str(out)})

@@ -58,9 +58,7 @@ def test_a_torn_or_edited_record_stops_the_job_behind_it(desk: Any, harm: str) -
     text = file.read_text()
     file.write_text(text[: len(text) // 2] if harm == "cut" else text.replace('"digits"', '"cifar10"', 1))
     line = refused(desk, desk.pretrain())
-    said = (
-        "torn, it is no complete JSON" if harm == "cut" else "edited, its content does not match its sha256"
-    )
+    said = "torn, not complete JSON" if harm == "cut" else "edited, its content does not match its sha256"
     assert f"prepare/record.json: {said}" in line
 
 
@@ -92,7 +90,7 @@ def test_a_hostile_checkpoint_of_weights_runs_nothing(desk: Any, kind: str) -> N
     words = desk.craft()
     words[words.index("results/mini/runs/poisoning/net/weights.safetensors")] = "weights.safetensors"
     line = refused(desk, words, "craft")
-    assert "weights.safetensors: no safetensors file" in line and not (desk.root / "owned").exists()
+    assert "weights.safetensors: not a safetensors file" in line and not (desk.root / "owned").exists()
 
 
 def test_a_hostile_checkpoint_of_the_work_folder_runs_nothing(desk: Any, reference: Any) -> None:
@@ -104,7 +102,7 @@ def test_a_hostile_checkpoint_of_the_work_folder_runs_nothing(desk: Any, referen
         file.write_bytes(pickle.dumps(Payload()))
     job = desk.run(*desk.pretrain())
     assert job.wait() == 0, job.said
-    assert "no sound checkpoint is left, beginning anew" in job.said and not (desk.root / "owned").exists()
+    assert "no sound checkpoint is left, starting again" in job.said and not (desk.root / "owned").exists()
     assert desk.outputs("net") == reference.outputs("net")
 
 

@@ -1,4 +1,4 @@
-"""A disk that is full, read-only or rationed, and memory that does not suffice: told in one line, nothing torn."""
+"""A full, read-only or quota-limited disk and too little memory: a one-line error and no torn file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that are killed, told to stop, or lose their engine, and the same jobs started again."""
+"""Jobs that are killed, stopped by a signal, or lose their engine, and the same jobs started again."""
 
 from __future__ import annotations
 
@@ -98,13 +98,13 @@ def test_a_spoilt_checkpoint_leaves_the_one_before_it(killed: Any, reference: An
     assert 0 < len(steps(killed)[1]) < 20
 
 
-def test_without_a_sound_checkpoint_it_begins_anew_and_says_so(killed: Any, reference: Any) -> None:
+def test_without_a_sound_checkpoint_it_starts_again_with_a_warning(killed: Any, reference: Any) -> None:
     spoil(newest(killed))
     for head in (killed.root / "results/mini/work").rglob("[01].json"):
         spoil(head)
     job = killed.run(*killed.pretrain())
     assert job.wait() == 0, job.said
-    assert "relearn poisoning pretrain: fit: no sound checkpoint is left, beginning anew\n" in job.said
+    assert "relearn poisoning pretrain: fit: no sound checkpoint is left, starting again\n" in job.said
     assert len(steps(killed)[1]) == 20 and killed.outputs("net") == reference.outputs("net")
 
 
@@ -132,7 +132,7 @@ def test_a_killed_attack_is_one_run_in_mlflow_with_each_step_once(desk: Any, ref
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
 )
-def test_a_told_attack_keeps_every_iteration(desk: Any, reference: Any, number: int, code: int) -> None:
+def test_an_observed_attack_keeps_every_iteration(desk: Any, reference: Any, number: int, code: int) -> None:
     shutil.copytree(reference.path("net"), desk.path("net"))
     job = desk.run(*desk.craft())
     desk.reached(10, job)
@@ -201,8 +201,10 @@ def test_a_child_that_lives_on_is_named_and_nothing_is_unlocked(desk: Any) -> No
     assert job.wait() == -signal.SIGKILL
     told = desk.run("recover")
     assert told.wait() == 0
-    assert "Snakemake's lock: nobody alive holds it; removed" in told.said and not list(locks.glob("*.lock"))
-    assert "unfinished: pretrain net seed0: ended without a word, last step" in told.said
+    assert "Snakemake's lock: no running process holds it; removed" in told.said and not list(
+        locks.glob("*.lock")
+    )
+    assert "unfinished: pretrain net seed0: ended without a message, last step" in told.said
 
 
 def test_two_at_once_work_once(desk: Any, reference: Any) -> None:

@@ -56,7 +56,7 @@ class Engine:
         self.name = parents._name(self.helper)
 
     def helper_is_alive(self) -> bool:
-        return parents.gone([self.name]) is None
+        return parents.first_gone([self.name]) is None
 
     def kill(self) -> float:
         """Kill the engine; the seconds that its helper lives on, at most END_S."""

@@ -35,7 +35,7 @@ def test_times_of_files_decide_nothing(desk: Any, reference: Any, when: float) -
 
 
 def test_newer_bytes_with_an_older_date_are_seen(desk: Any) -> None:
-    """An input that was made anew and carries the old date: its sha256 tells, and the run behind it goes aside."""
+    """An input that was rebuilt but has the old date: its sha256 differs, so the run that read it is moved aside."""
     assert desk.run(*desk.pretrain(epochs=1)).wait() == 0
     other = {"dataset": "digits", "pretrain_per_class": 9, "fine_tune_per_class": 10, "pool_per_class": 14}
     assert desk.run(*desk.words("prepare_images", "prepare", other)).wait() == 0
@@ -67,7 +67,7 @@ def test_a_name_longer_than_the_file_system_allows_is_one_line(desk: Any) -> Non
 
 
 def test_locale_timezone_and_hash_seed_change_no_byte(desk: Any, reference: Any) -> None:
-    """A process of its own, from its first instruction in another environment."""
+    """A separate process that runs in another environment from its first instruction."""
     env = {**os.environ, "LC_ALL": "C", "LANG": "C", "TZ": "Asia/Kathmandu", "PYTHONHASHSEED": "12345"}
     env |= {"PYTHONUTF8": "0", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(

@@ -67,9 +67,9 @@ def test_counts_are_kept_and_read_again(tmp_path: Path, monkeypatch: pytest.Monk
     net = Net("somewhere:create", {"a": 1}, (3, 8, 8))
     monkeypatch.setattr(counts, "own_file", lambda: tmp_path / "counts.json")
     counts.table.cache_clear()
-    assert counts.of(net) is None
+    assert counts.counts_of(net) is None
     counts.keep({counts.key(net): Counts(1.0, 2.0, 3.0, 4.0, 5.0)}, counts.own_file())
-    assert counts.of(net) == Counts(1.0, 2.0, 3.0, 4.0, 5.0)
+    assert counts.counts_of(net) == Counts(1.0, 2.0, 3.0, 4.0, 5.0)
     counts.own_file().write_text("[")
     counts.table.cache_clear()
     with pytest.raises(ValueError, match=r"counts.json: found .*allowed: the table that"):

@@ -31,13 +31,13 @@ def test_every_study_states_the_work_of_steps_that_it_has() -> None:
 
 
 def test_a_target_brings_what_it_reads(mini: dict[str, Job]) -> None:
-    found = planned.behind(mini, ["robustness"])
+    found = planned.with_ancestors(mini, ["robustness"])
     assert {job.study for job in found} == {"robustness", "long_short"}
     assert {job.step for job in found if job.study == "long_short"} == {"prepare_images", "train_vision"}
-    (one,) = planned.behind(mini, ["lrformer/prepare_images"])
-    assert planned.behind(mini, [f"{one.folder}/record.json"]) == [one]
+    (one,) = planned.with_ancestors(mini, ["lrformer/prepare_images"])
+    assert planned.with_ancestors(mini, [f"{one.folder}/record.json"]) == [one]
     with pytest.raises(ValueError, match="target: found nothing, allowed: all, a study"):
-        planned.behind(mini, ["nothing"])
+        planned.with_ancestors(mini, ["nothing"])
 
 
 def test_the_page_needs_no_costly_library(mini: dict[str, Job]) -> None:

@@ -73,7 +73,7 @@ def test_finished_jobs_are_done(jobs: list[Job]) -> None:
 def test_another_setting_makes_a_job_stale_and_what_reads_it(jobs: list[Job]) -> None:
     assert told(plan(rate=0.2)) == [
         (STALE, "setting train.rate: 0.1 is now 0.2"),
-        (STALE, "its inputs are made anew"),
+        (STALE, "its inputs are rebuilt"),
     ]
 
 
@@ -88,7 +88,7 @@ def test_a_missing_or_torn_record_or_file_is_to_do(jobs: list[Job]) -> None:
     assert told(jobs)[1] == (TO_DO, "its record cannot be read: see `relearn recover`")
     write(jobs[1])
     Path(FOLDERS[0], "data.csv").unlink()
-    assert told(jobs) == [(TO_DO, "data.csv is gone"), (STALE, "its inputs are made anew")]
+    assert told(jobs) == [(TO_DO, "data.csv is gone"), (STALE, "its inputs are rebuilt")]
 
 
 def test_an_input_of_other_bytes_or_newer_makes_a_job_stale(jobs: list[Job]) -> None:

@@ -1,4 +1,4 @@
-"""The logic of the check, with the CPU in the device's place: equal runs agree, differing ones are seen, all of it is told."""
+"""The logic of the check, with the CPU in place of the device: equal runs agree, different runs are detected, and both are reported."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_every_variant_reads_what_the_cpu_made() -> None:
 def test_a_rehearsal_in_a_pack_compares_runs_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The real command on one step that is cheap; its trainings are missing, which must be told as failures."""
+    """The real command on one step that is cheap; its trainings are missing, which must be reported as failures."""
     monkeypatch.chdir(tmp_path)
     Path("jobs.json").write_text(jobs_file.text([HULL]))
     Path("check.json").write_text(json.dumps([HULL.run]))

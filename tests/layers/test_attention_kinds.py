@@ -1,4 +1,4 @@
-"""Each word makes the layer that it stands for."""
+"""Each name builds the corresponding layer."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def test_a_given_length_keeps_the_divisor(fused: bool) -> None:
 
 
 def test_two_norm_division_follows_the_mask() -> None:
-    """Under a mask the looser bound divides, unless the layer was told."""
+    """Under a mask the layer divides by the looser bound, unless an argument selects another."""
     torch.manual_seed(0)
     x = torch.randn(400, 4, dtype=torch.float64)
     everything = torch.ones(400, 400, dtype=torch.bool)

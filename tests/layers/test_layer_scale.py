@@ -1,4 +1,4 @@
-"""timm's LayerScale and class attention are those of the formulas, so this package has none of its own."""
+"""timm's LayerScale and class attention are those of the formulas, so this package does not implement its own."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_the_backward_pass_is_the_derivative(
     kept: int,
     monkeypatch,
 ) -> None:
-    """In one piece and in pieces, with weights kept and made anew; the plain form is differentiated by torch."""
+    """In one piece and in chunks, with weights stored and recomputed; torch differentiates the plain form."""
     monkeypatch.setattr(core, "SCRATCH", scratch)
     monkeypatch.setattr(core, "KEPT", kept)
     for past, fresh in ((0, 9), (7, 6), (12, 1)):

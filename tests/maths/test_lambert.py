@@ -1,4 +1,4 @@
-"""Lambert's W inside the bounds of L2 attention: the inverse, analytic values, and the optimum that it stands for."""
+"""Lambert's W inside the bounds of L2 attention: the inverse, analytic values, and the optimum that it gives."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_it_is_the_maximum_over_all_distances(length: int) -> None:
 
 
 def test_a_row_that_does_not_see_itself_has_no_maximum() -> None:
-    """The control: with the 1 of its own key left out, one far key alone has its own square."""
+    """Control: without the term 1 of its own key, one far key alone contributes its own square."""
     far = np.array([20.0])
     assert weighted_square(far) < 1e-150
     assert float((far**2 * np.exp(-(far**2))).sum() / np.exp(-(far**2)).sum()) == pytest.approx(400)

@@ -154,7 +154,7 @@ def test_every_metric_has_a_name_in_the_record() -> None:
 
 
 def printed(row: str) -> tuple[dict[str, dict[str, float]], float]:
-    """A row of table 3.2: its scores by task, as fractions, and the overall score printed beside them."""
+    """A row of table 3.2: its scores by task, as fractions, and the printed overall score."""
     values: dict[str, dict[str, float]] = {}
     total = math.nan
     names = {"sst-2": "sst2", "sts-b": "stsb", "mnli-m": "mnli", "mnli-mm": "mnli_mismatched"}

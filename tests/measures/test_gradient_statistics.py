@@ -19,7 +19,7 @@ from relearn.models import create
 
 
 class Small(nn.Module):
-    """Convolution, both ways of normalising, dropout, one scalar of its own; float64."""
+    """Convolution, both kinds of normalisation, dropout and a scalar parameter; float64."""
 
     def __init__(self, dropout: float = 0.5) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ def test_linear_regression_has_the_statistics_of_its_closed_form():
 
 
 def test_a_large_common_mean_does_not_drown_the_deviation():
-    """Welford in float32: sums of squares would lose σ = 1e-3 beside a mean of 1e3."""
+    """Welford in float32: sums of squares would lose σ = 1e-3 next to a mean of 1e3."""
     model = nn.Linear(4, 1, bias=False)
     noise = torch.randn(50, 4, generator=torch.Generator().manual_seed(1)) * 1e-2
     given = [((1e3 + row).reshape(1, 4), None) for row in noise]
@@ -245,7 +245,7 @@ def test_a_tensor_that_only_some_minibatches_reach_counts_zero_in_the_others():
     assert rows[1]["gradient_std"] == pytest.approx(float(torch.tensor([1.0, 0.0, 3.0]).std()))
 
 
-def test_the_models_of_the_house_are_told_apart():
+def test_the_models_of_this_package_are_distinguished():
     net = create("ResNet18", width=0.125, depth=0.25)
     generator = torch.Generator().manual_seed(0)
     given = [

@@ -165,7 +165,7 @@ def test_more_steps_and_larger_balls_never_find_less(texts: Texts) -> None:
     assert bool((counts[-1] > counts[1]).all()) and bool((balls[-1] > balls[0]).all())
 
 
-def test_what_is_told_is_the_loss_there(texts: Texts) -> None:
+def test_the_reported_loss_is_the_loss_at_that_point(texts: Texts) -> None:
     given = texts.of([0, 1, 2, 3])
     with probed(texts.net):
         found = largest_increase(**given, eps=0.8, **PROBE)

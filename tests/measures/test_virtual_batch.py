@@ -76,7 +76,7 @@ def test_a_wrong_weight_or_a_missing_gradient_is_seen(
     assert found.loss_difference == pytest.approx(loss_difference, abs=1e-12)
 
 
-def test_other_perturbations_than_those_told_are_seen() -> None:
+def test_perturbations_other_than_the_recorded_ones_are_detected() -> None:
     found = compared(scale=-1.0)
     assert found.difference > 1e-2 and found.loss_difference > 1e-3
 

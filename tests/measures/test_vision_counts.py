@@ -1,4 +1,4 @@
-"""Counts beside zhu2022's table 5.8: the printed numbers are the file's, and where ours differ the reason is computed."""
+"""Counts compared with table 5.8 of zhu2022: the printed numbers come from the file, and the reason for each difference is computed."""
 
 from __future__ import annotations
 

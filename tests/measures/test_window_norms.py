@@ -52,7 +52,7 @@ def test_modes_and_hooks_are_found_again() -> None:
     assert all(not layer._forward_pre_hooks for layer in net.attention_layers())
 
 
-def test_what_cannot_be_measured_is_said() -> None:
+def test_what_cannot_be_measured_is_reported() -> None:
     with pytest.raises(ValueError, match="no layer"):
         norm_ratios(create(**SIZES, attention="full"), torch.zeros(1, 9, dtype=torch.int64))
     for net, length in ((create(**SIZES), 4), (create(**{**SIZES, "rank": 0}), 30)):

@@ -267,7 +267,7 @@ def test_masks_are_equal_whatever_else_a_pass_draws_and_wherever_it_stops(calls,
 
 
 def test_a_new_step_draws_new_masks():
-    """Gradient accumulation: each micro-batch has masks of its own."""
+    """Gradient accumulation: each micro-batch has its own masks."""
     masks, ones = MaskReplay(), torch.ones(100)
     found = []
     for _ in range(2):

@@ -270,7 +270,7 @@ def test_a_source_wants_no_batch_size_and_must_have_a_batch():
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("mode", [False, True])
 def test_modes_and_the_global_generator_are_afterwards_what_they_were(mode, fails):
-    """Also of a part that stands in another mode, and also after an error."""
+    """Also for a submodule in another mode, and after an error."""
     net, x, y = toy()
     net = torch.nn.Sequential(net, torch.nn.Dropout(0.5)).train(mode)
     net[1].train(not mode)

@@ -109,7 +109,7 @@ def test_a_run_stopped_between_replays_has_the_bits_of_the_one_that_was_not(tmp_
 
 
 def test_replays_share_their_masks_or_do_not():
-    """With no step at all the three replays of a batch are one network; the next batch draws anew."""
+    """With no step at all the three replays of a batch use the same network; the next batch draws new masks."""
     model, seen = encoder(), []
     batch = sentences()
     for reuse in (True, False):
@@ -122,7 +122,7 @@ def test_replays_share_their_masks_or_do_not():
         assert same == ([True] * 3 + [False] * 3 if reuse else [True] + [False] * 5)
 
 
-def test_the_generator_stands_where_one_pass_leaves_it():
+def test_the_generator_ends_in_the_state_after_one_pass():
     model, batch = encoder(), sentences()
     strategy = FreeAT(3)
     torch.manual_seed(3)

@@ -60,7 +60,7 @@ def test_padding_is_told_by_the_arguments_own_name():
 
 
 @pytest.mark.parametrize(("factor", "count"), [(1.0, 0), (float("nan"), 2 * 2)])
-def test_what_was_left_out_is_told(factor, count):
+def test_what_was_omitted_is_reported(factor, count):
     """Two samples, two ascents of three passes."""
     told = []
     freelb(lambda inputs_embeds: right(inputs_embeds) * factor, TABLE(IDS), passes=3, skipped=told.append)

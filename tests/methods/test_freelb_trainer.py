@@ -104,7 +104,7 @@ def test_with_a_perturbation_it_is_not(tmp_path, plain):
         dict(gradient_accumulation_steps=2, max_grad_norm=0.1),
     ],
 )
-def test_a_perturbation_too_small_to_see_changes_little_whatever_the_trainer_is_told(tmp_path, more):
+def test_a_tiny_perturbation_changes_little_with_any_trainer_setting(tmp_path, more):
     """Without dropout: K passes around one point are the plain step, whatever loss, precision and clipping are."""
     of = SETTINGS | dict(step_size=1e-9, eps=1e-8, start_norm=1e-8)
     # SGD, so that a gradient of another length would show
@@ -181,7 +181,7 @@ def test_it_trains_to_the_parameters_of_fit_with_freelb(tmp_path, family, more):
 
 
 def mean_loss():
-    """Without dropout, and with what the Trainer must be told: the model's own loss is a mean over the micro-batch."""
+    """Without dropout, and with the Trainer configured for a model loss that is a mean over the micro-batch."""
     net = model(0.0)
     net.accepts_loss_kwargs = False
     return net

@@ -40,7 +40,7 @@ def test_the_distance_is_that_to_the_mean_and_float32_features_lose_nothing():
     np.testing.assert_allclose(distances_to_centroid(X), ((wide - wide.mean(0)) ** 2).sum(1), rtol=1e-10)
 
 
-def test_the_far_point_goes_and_at_fraction_zero_nobody_does():
+def test_the_far_point_is_removed_and_none_at_fraction_zero():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 3)), np.repeat([0, 1], 10)
     X[4] += 50

@@ -84,7 +84,7 @@ def near_duplicates(n=200, d=32, spread=1e-3):
     return (centres + rng.normal(size=(2 * n, d)) * spread).astype(np.float32)
 
 
-def test_near_duplicates_are_told_apart_where_the_product_alone_fails():
+def test_near_duplicates_are_distinguished_where_the_product_alone_fails():
     X, k = near_duplicates(), 5
     order, truth = by_definition(X, k)
     indices, squared = nearest(X, k)

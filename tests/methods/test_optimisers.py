@@ -69,7 +69,7 @@ def test_what_the_network_names_does_not_decay_where_vectors_do_not():
     assert parameter_groups(Named(), 0.1, "all")[0]["names"] == parameter_groups(Net(), 0.1)[0]["names"]
 
 
-def test_a_parametrised_parameter_counts_as_what_it_stands_for():
+def test_a_parametrised_parameter_counts_as_the_parameter_it_computes():
     class Times(nn.Module):
         def __init__(self):
             super().__init__()

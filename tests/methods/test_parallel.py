@@ -445,7 +445,7 @@ DRAWN = {
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_each_process_replays_masks_of_its_own(two, name):
+def test_each_process_replays_its_own_masks(two, name):
     steps, places = DRAWN[name]
     firsts = []
     for rank in range(2):

@@ -37,7 +37,7 @@ def test_only_the_seed_decides():
     assert (RandomEviction(0.2, 8).fit_predict(X, y) != kept).any()
 
 
-def test_the_sets_of_a_stack_have_draws_of_their_own():
+def test_the_sets_of_a_stack_have_independent_draws():
     kept = RandomEviction(0.5, 1).fit_predict(np.zeros((6, 40, 1)), np.zeros(40))
     assert len({tuple(row) for row in kept}) == 6
     np.testing.assert_array_equal(

@@ -156,7 +156,7 @@ def test_bad_settings_are_refused(call, message):
 
 
 class Outside(Linear):
-    """Its first block's residual sum stands outside of it, so that the block's output is no cut."""
+    """The residual sum of its first block is outside the block, so the network cannot be cut at the block's output."""
 
     def __init__(self, around):
         super().__init__()

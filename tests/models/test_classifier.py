@@ -214,7 +214,7 @@ def test_dropout_of_zero_disturbs_nothing(name, images):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_batch_members_get_masks_of_their_own(tiny, images):
+def test_batch_members_get_their_own_masks(tiny, images):
     set_dropout(tiny, True)
     logits = tiny(images[:1].expand(3, -1, -1, -1))
     assert not torch.allclose(logits[0], logits[1])

@@ -125,7 +125,7 @@ def test_names_and_timm(timm):
     assert features.feature_info.channels() == [one["num_chs"] for one in net.feature_info]
 
 
-def test_dropout_is_where_it_is_said():
+def test_dropout_is_at_the_documented_places():
     torch.manual_seed(0)
     net = CvT(drop_rate=0.5, drop_path_rate=0.9, **TINY)
     rates = [block.drop_path.drop_prob for stage in net.stages for block in stage.blocks]

@@ -58,7 +58,7 @@ def test_each_convolution_has_its_parameters():
     assert count["D"] - count["C"] == depthwise + alpha
 
 
-def test_alpha_starts_where_it_is_told():
+def test_alpha_starts_at_the_given_value():
     block = LipsBlock(6, Rows(6), alpha=0.25)
     alphas = [one for name, one in block.named_parameters() if name.endswith("alpha")]
     assert len(alphas) == 4 and all(torch.equal(one, torch.full((6,), 0.25)) for one in alphas)

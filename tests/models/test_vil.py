@@ -1,4 +1,4 @@
-"""ViL and ViL-LS: parameters by arithmetic, which attention stands where, the mean over the last grid."""
+"""ViL and ViL-LS: parameter counts by arithmetic, the kind of attention in each stage, and the mean over the last grid."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def resolved(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def nodes(node: dict[str, Any], path: KeyPath = ()) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
-    """Every node of the schema with its key path; 0 stands for all places of a list."""
+    """Every node of the schema with its key path; 0 represents all positions of a list."""
     node = resolved(node)
     yield path, node
     for name, below in node.get("properties", {}).items():

@@ -53,7 +53,7 @@ def refused(*args: Any, **options: Any) -> list[str]:
 
 
 def edit(path: Path, old: str, new: str) -> int:
-    """Replace one place of a file; the line it stands in."""
+    """Replace one value in a file and return its line."""
     text = path.read_text()
     assert text.count(old) == 1
     path.write_text(text.replace(old, new))
@@ -65,7 +65,7 @@ def write(path: Path, tree: dict[str, Any]) -> None:
 
 
 def place(tree: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
-    """The mapping that a leaf stands in, and its name there."""
+    """The mapping that contains a leaf, and the leaf's name in it."""
     above, _, last = key.rpartition(".")
     return (params.section(tree, above) if above else tree), last
 
@@ -81,7 +81,7 @@ def only(key: str, value: Any) -> dict[str, Any]:
 
 
 def test_params_yaml_is_whole() -> None:
-    """Every key of the schema stands in the file that a reader opens, whatever the overlays say."""
+    """Every key of the schema is in the file that a reader opens, whatever the overlays contain."""
     written = params.leaves(SHIPPED)
     sections = {
         key
@@ -174,7 +174,7 @@ def lines_of(tree: dict[str, Any], path: Path) -> dict[str, int]:
 
 
 def test_a_wrong_type_is_refused_with_file_line_and_key(folder: Path) -> None:
-    """All of them in one file: each is told, in the order of the file, and nothing else is."""
+    """All of them in one file: each is reported, in the order of the file, and nothing else is."""
     path, tree = folder / "params.yaml", copy.deepcopy(SHIPPED)
     for key, value in BASE.items():
         branch, last = place(tree, key)
@@ -189,7 +189,7 @@ def test_a_wrong_type_is_refused_with_file_line_and_key(folder: Path) -> None:
     "section", [name for name in SECTIONS if name != "scale"]
 )  # which the file alone says
 def test_a_wrong_type_is_refused_alone(section: str) -> None:
-    """Whatever rules between keys it silences, and whatever is right beside it."""
+    """It does not matter which cross-key rules it suppresses or which valid values surround it."""
     for key in SECTIONS[section]:
         found = refused(ROOT / "params.yaml", overrides=only(key, yaml.safe_load(WRONG[type(BASE[key])])))
         assert found[0].startswith(f"override: {key}: found ")
@@ -197,7 +197,7 @@ def test_a_wrong_type_is_refused_alone(section: str) -> None:
 
 
 def test_an_unknown_neighbour_is_refused_with_file_line_and_key(folder: Path) -> None:
-    """All of them in one file, each beside the key that was meant."""
+    """All of them in one file, each next to the intended key."""
     path, tree = folder / "params.yaml", copy.deepcopy(SHIPPED)
     for key in BASE:
         branch, last = place(tree, key)
@@ -224,7 +224,7 @@ def test_every_key_is_in_a_section() -> None:
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(keys=st.sets(st.sampled_from(sorted(set(BASE) - {"scale"})), min_size=1, max_size=6))
-def test_all_that_is_wrong_is_told_at_once(folder: Path, keys: set[str]) -> None:
+def test_all_errors_are_reported_at_once(folder: Path, keys: set[str]) -> None:
     path = folder / "spoilt.yaml"
     tree = copy.deepcopy(SHIPPED)
     for key in keys:
@@ -237,7 +237,7 @@ def test_all_that_is_wrong_is_told_at_once(folder: Path, keys: set[str]) -> None
     assert numbers == sorted(numbers)
 
 
-def test_spelling_and_schema_are_told_together_and_once(folder: Path) -> None:
+def test_syntax_and_schema_errors_are_reported_together_and_once(folder: Path) -> None:
     path = folder / "params.yaml"
     first = edit(path, "lr: 0.05 ", "lr: 5e-2 ")
     second = edit(path, "poisons: 5  ", "poisons: 0  ")
@@ -247,7 +247,7 @@ def test_spelling_and_schema_are_told_together_and_once(folder: Path) -> None:
     ]
 
 
-def test_a_fault_of_the_overlay_is_told_with_the_overlay_s_place(folder: Path) -> None:
+def test_an_error_in_the_overlay_is_reported_with_its_line(folder: Path) -> None:
     over = folder / "params/small.yaml"
     over.write_text(
         "poisoning:\n  adversarial_training:\n    training: {epoch: 9}\n  craft: {targets: 1000}\n"
@@ -261,7 +261,7 @@ def test_a_fault_of_the_overlay_is_told_with_the_overlay_s_place(folder: Path) -
     assert parameters.load(folder / "params.yaml", scale="mini")  # which that file does not touch
 
 
-def test_a_missing_key_is_told_at_its_section(folder: Path) -> None:
+def test_a_missing_key_is_reported_at_its_section(folder: Path) -> None:
     path = folder / "params.yaml"
     line = edit(path, "      attack: convex_polytope\n", "      # attack: convex_polytope\n") - 1
     (found,) = refused(path)

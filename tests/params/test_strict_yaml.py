@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError as RuamelError
 
-from relearn.params.strict_yaml import dotted, plain, read
+from relearn.params.strict_yaml import dotted, parse_scalar, read
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [ROOT / "params.yaml", *sorted((ROOT / "params").glob("*.yaml"))]
@@ -64,7 +64,7 @@ tokens = st.one_of(
 @given(tokens)
 def test_what_is_accepted_is_read_alike_by_both_engines(text: str) -> None:
     """Soundness: an unquoted scalar that passes means to PyYAML and to ruamel what it means to us."""
-    value, hint = plain(text)
+    value, hint = parse_scalar(text)
     if not hint:
         assert same([value], by_pyyaml(f"[{text}]"))
         assert same([value], by_ruamel(f"[{text}]"))
@@ -73,15 +73,15 @@ def test_what_is_accepted_is_read_alike_by_both_engines(text: str) -> None:
 @pytest.mark.parametrize("text", ["1e-3", "yes", "010", "off", "1:30", "0o17", "1e3", "2.0e3"])
 def test_the_readers_really_disagree(text: str) -> None:
     """The negative control: without our rule these pass, with two meanings."""
-    assert plain(text)[1]
+    assert parse_scalar(text)[1]
     assert not same(by_pyyaml(text), by_ruamel(text))
 
 
 @settings(deadline=None)
 @given(st.integers(-(10**12), 10**12), st.floats(allow_nan=False, allow_infinity=False))
 def test_ordinary_numbers_pass(whole: int, number: float) -> None:
-    assert plain(str(whole)) == (whole, "")
-    value, hint = plain(f"{number:.17e}")
+    assert parse_scalar(str(whole)) == (whole, "")
+    value, hint = parse_scalar(f"{number:.17e}")
     assert (value, hint) == (number, "")
 
 
@@ -103,8 +103,8 @@ def test_ordinary_numbers_pass(whole: int, number: float) -> None:
     ],
 )
 def test_the_hint_is_a_spelling_that_passes_and_has_the_same_value(text: str, instead: str) -> None:
-    assert plain(text)[1] == instead
-    value, hint = plain(instead)
+    assert parse_scalar(text)[1] == instead
+    value, hint = parse_scalar(instead)
     assert hint == ""
     assert value == (float(text) if any(mark in text for mark in ".eE") and "x" not in text else int(text, 0))
 
@@ -203,9 +203,9 @@ def test_every_key_knows_its_line(tmp_path: Path) -> None:
 @settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_refused_decimal_gets_a_hint_of_equal_value(number: float) -> None:
-    hint = plain(repr(number))[1]
+    hint = parse_scalar(repr(number))[1]
     if hint:
-        assert plain(hint) == (number, "")
+        assert parse_scalar(hint) == (number, "")
         assert math.isfinite(number)
 
 

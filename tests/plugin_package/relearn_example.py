@@ -1,4 +1,4 @@
-"""A package with a defence, an attack, an initialisation and a network of its own, for the test of plug-ins."""
+"""A package that adds a defence, an attack, an initialisation and a network, for the test of plug-ins."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def values_of(artefact: str) -> list[published.Value]:
 
 
 def printed_rows(artefact: str) -> list[dict[str, str]]:
-    """The lines of published numbers of this artefact, as they stand in the file."""
+    """The published numbers of this artefact, line by line as in the file."""
     lines: list[dict[str, str]] = []
     for folder in FOLDERS.values():
         with (folder / published.FILE).open(encoding="utf-8", newline="") as file:

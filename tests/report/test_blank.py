@@ -49,7 +49,7 @@ def test_rows_and_groups_without_a_run_are_named_below(evidence):
 def test_numbers_and_the_files_of_raw_numbers_stay(evidence, tmp_path):
     ours = TABLES["addition.freelb_own_tasks"]
     found = cells(ours, evidence)
-    kept, _ = blank.without(ours, found)
+    kept, _ = blank.without_empty(ours, found)
     named = {(cell.row.id, cell.column.id) for cell in found if cell.status not in blank.BLANK}
     assert named == {(r.id, c.id) for r in kept.rows for c in kept.columns} & named and named
     table_formats.write(ours, found, tmp_path)
@@ -58,19 +58,19 @@ def test_numbers_and_the_files_of_raw_numbers_stay(evidence, tmp_path):
 
 def test_a_group_keeps_its_measures(evidence, tmp_path):
     ours = TABLES["addition.freelb_own_tasks"]
-    kept, _ = blank.without(ours, cells(ours, evidence))
+    kept, _ = blank.without_empty(ours, cells(ours, evidence))
     wanted = [f"IMDb: {column.measure}" for column in ours.columns if column.group == "IMDb"]
     assert [column.measure for column in kept.columns] == wanted
     pretend.finetune(tmp_path, "acceptability", "vanilla", 0.8, majority=0.5)
-    both, gone = blank.without(ours, cells(ours, evidence_of(tmp_path)))
+    both, gone = blank.without_empty(ours, cells(ours, evidence_of(tmp_path)))
     assert both.columns == ours.columns and "Acceptability" not in gone
 
 
 def test_a_published_table_keeps_its_gaps(evidence):
     paper = TABLES["zhu2022.table3.4"]
-    assert blank.without(paper, cells(paper, evidence)) == (paper, "")
+    assert blank.without_empty(paper, cells(paper, evidence)) == (paper, "")
     ours = replace(paper, addition=True)
-    assert blank.without(ours, cells(ours, evidence)) == (ours, "")  # nothing ran at all
+    assert blank.without_empty(ours, cells(ours, evidence)) == (ours, "")  # nothing ran at all
 
 
 def test_what_diverged_or_gave_no_number_ran():
@@ -84,4 +84,4 @@ def test_what_diverged_or_gave_no_number_ran():
         ("not_applicable", ""),
     ):
         found = [table.Cell(row, column, status), table.Cell(ours.rows[1], column, "not_run")]
-        assert blank.without(ours, found)[1] == gone
+        assert blank.without_empty(ours, found)[1] == gone

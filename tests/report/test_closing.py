@@ -60,7 +60,7 @@ def test_the_page_on_verdicts_has_the_same_words() -> None:
 
 
 def test_only_the_words_that_stand_on_a_page_are_explained() -> None:
-    found = verdict_words.explained(["not_run", "reproduced", "not_run"], provisional=True)
+    found = verdict_words.explanations(["not_run", "reproduced", "not_run"], provisional=True)
     assert [word for word, _ in found] == ["reproduced", "not run", "provisional"]
     with pytest.raises(KeyError, match="found proven, allowed: reproduced"):
-        verdict_words.explained(["proven"])
+        verdict_words.explanations(["proven"])

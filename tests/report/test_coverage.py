@@ -46,7 +46,7 @@ def test_nothing_measured_of_everything_defined(name, tmp_path):
 
 def test_a_study_on_four_of_eight_victims(evidence):
     found = {
-        name: coverage.cover(artefacts.expanded(artefact, evidence.runs), evidence)
+        name: coverage.cover(artefacts.expand_rows(artefact, evidence.runs), evidence)
         for name, artefact in ARTEFACTS.items()
     }
     counted = {name: one.measured for name, one in found.items()}
@@ -111,7 +111,7 @@ def test_row_and_line(make_study):
     bare = evidence_of(make_study(defences=("deep_knn",), targets=2))
     found = coverage.cover(ARTEFACTS["zhu2022.table2.1"], bare)
     lacking = "L2-norm outliers, One-class SVM, Random eviction, Adversarial training"
-    assert found.line() == f"zhu2022.table2.1: 36 of 240 cells measured; nothing of {lacking}"
+    assert found.line() == f"zhu2022.table2.1: 36 of 240 cells measured; none of {lacking}"
     row = dict(zip(coverage.FIELDS, coverage.table([found], "mini")[0]))
     assert (row["share_frac"], row["methods_measured"], row["methods_defined"]) == (0.15, 2, 6)
     assert (row["scale"], row["addition"]) == ("mini", 0)

@@ -1,4 +1,4 @@
-"""Numbers that stand in a run's files or settings, and cells over runs of several kinds."""
+"""Numbers from a run's files or settings, and cells over runs of several kinds."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_a_setting_that_is_not_the_designs_is_named() -> None:
     found = design_formats.deviations(design, in_force("mini"))
     assert "gradinit.seeds: [0], designed [0, 1, 2, 3]" in found
     with pytest.raises(KeyError, match=r"gradinit\.seed"):
-        design_formats.at(in_force("mini"), "gradinit.seed")
+        design_formats.value_at(in_force("mini"), "gradinit.seed")
 
 
 def test_the_planned_half_width_is_students_or_the_exact_one_of_a_share() -> None:
@@ -160,13 +160,13 @@ def test_the_report_says_design_widths_and_what_deviates() -> None:
     planned = stats.t.ppf(0.975, 3) * 0.2 / 2
     assert lines[0] == "design: a minus b 4 seeds, 1 CPU h (records)"
     assert (
-        f"half-width of a - b: planned {planned:.3g}, achieved 0.205; the plan is wider than the claimed effect"
+        f"half-width of a - b: planned {planned:.3g}, achieved 0.205; the planned half-width exceeds the claimed effect"
         in lines
     )
     assert "deviates from the design: study.seeds: [0], designed [0, 1]" in lines
     assert lines[-1] == "the design needs: a pilot"
     assert design_formats.lines(design, found, values, "mini") == []
-    plain = design_formats.plain(design, found, values)
+    plain = design_formats.to_dict(design, found, values)
     assert plain["half_widths"] == [
         {
             "comparison": "a - b",

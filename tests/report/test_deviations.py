@@ -1,4 +1,4 @@
-"""The list of deviations is the difference to params/paper.yaml, with the source that stands there."""
+"""The list of deviations is the difference from params/paper.yaml, with the source given there."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_every_published_value_names_its_source() -> None:
         assert PAPER.sources[key].startswith(words) or re.match(place, PAPER.sources[key]), key
 
 
-def test_what_the_papers_do_not_state_has_a_list_of_its_own() -> None:
+def test_values_that_the_papers_do_not_state_have_their_own_list() -> None:
     ours = {key for key, source in PAPER.sources.items() if source.startswith("not stated")}
     assert ours
     _, _, below = page.markdown(AT_PAPER, PAPER).partition("## Values that the papers do not state")
@@ -170,7 +170,7 @@ def test_what_no_parameter_shows_stands_on_the_page_and_names_settings_that_exis
     own = {one.id for one in found if one.study == "poisoning"}
     assert {"masks", "pixel_std", "checkpoint", "precision", "batch_statistics", "coefficients"} <= own
     text = page.markdown(AT_PAPER, PAPER, found)
-    _, _, below = text.partition("## What else differs from the texts")
+    _, _, below = text.partition("## Other differences from the texts")
     for one in found:
         assert f"| {one.study}: {one.id.replace('_', ' ')} | {one.published} |" in below.replace("\\|", "|")
         assert not one.setting or f"{one.setting}: {page.yaml_value(PAPER.values[one.setting])}" in below

@@ -19,7 +19,7 @@ FIELDS = {"paper", "place", "printed", "corrected", "counter_example", "status",
 
 
 def sections(text: str) -> dict[str, str]:
-    """Heading's id → heading and what stands below it."""
+    """Heading's id → heading and the text below it."""
     parts = re.split(r"^## ", text, flags=re.M)[1:]
     return {part.partition(":")[0]: part for part in parts}
 
@@ -38,7 +38,7 @@ def test_the_page_has_every_entry_once_and_in_order():
     assert text.count("\n## ") == len(ENTRIES)
 
 
-def test_entries_of_one_paper_stand_together():
+def test_entries_of_one_paper_are_contiguous():
     papers = [entry["paper"] for entry in ENTRIES.values()]
     changes = [paper for before, paper in zip([None, *papers], papers) if paper != before]
     assert len(changes) == len(set(papers)) >= 2

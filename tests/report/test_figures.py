@@ -15,7 +15,7 @@ from PIL import Image
 from relearn.report import classified, figures
 from relearn.report.artefacts import Artefact
 from relearn.report.figures import claims_forest, foot, panels, picture, style
-from relearn.report.figures.style import SMALL, WIDTH, chance_line, empty_figure, in_percent, styled
+from relearn.report.figures.style import SMALL, WIDTH, apply_style, chance_line, empty_figure, in_percent
 from relearn.report.quantities import Evidence
 from relearn.studies.study import all_studies
 
@@ -96,7 +96,7 @@ def test_seeds_of_single_runs_are_counted(figure: Artefact) -> None:
     assert foot.words(ours, [{"seed": 0, "seeds": 3}], "") == "3 seeds"
 
 
-def test_chance_is_told_where_points_know_it(figure: Artefact) -> None:
+def test_the_chance_level_is_given_if_points_have_one(figure: Artefact) -> None:
     assert (
         foot.words(replace(figure, addition=True), [{"chance": 0.1}, {"chance": None}], "") == "chance: 10%"
     )
@@ -107,7 +107,7 @@ RED = (255, 0, 0)
 
 def test_places_are_those_of_the_png(tmp_path: Path) -> None:
     points = [{"x": 1, "y": 10.0}, {"x": 3, "y": 1000.0}, {"x": 2, "y": None}]
-    with styled():
+    with apply_style():
         drawn = empty_figure(3.0)
         axes = drawn.subplots()
         axes.set_title("a title that moves the axes down")
@@ -193,7 +193,7 @@ def test_networks_that_are_smaller_than_their_names_say_so(tmp_path: Path, quick
     made(tmp_path, "Whole", width=1.0, depth=1.0)
     known = evidence_of(tmp_path)
     both = foot.sizes(behind(known, "VGG-19", "ResNet-110"), known)
-    assert both == "networks at 0.25 of the width and 0.1 to 0.2 of the depth that their names stand for"
+    assert both == "networks at 0.25 of the width and 0.1 to 0.2 of the depth of the named networks"
     assert foot.sizes(behind(known, "VGG-19"), known).startswith("networks at 0.25 of the width and 0.1 of")
     assert foot.sizes(behind(known, "Whole"), known) == foot.sizes([], known) == ""
 

@@ -182,7 +182,7 @@ def test_a_grid_of_one_network_has_its_measures_as_columns(evidence):
     assert [line[2] for line in lines] == ["8.63 ± 0.20", "11.56 ± 0.05", "190.62 ± 7.65"]
 
 
-def test_an_addition_has_no_paper_beside_it(evidence):
+def test_an_addition_has_no_published_column(evidence):
     artefact = TABLES["addition.gradinit_rivals"]
     header, _ = table_formats.header_and_rows(artefact, table.build(artefact, evidence))
     assert header == ["Initialisation", "Measure", "VGG-19", "ResNet-110", "ResNet-110 with BN"]
@@ -225,7 +225,7 @@ def value(number, spread=None, runs=None, outcome="ok", unit="percent"):
     ],
 )
 def test_what_the_paper_prints(printed, words):
-    assert grid.printed([printed]) == words
+    assert grid.format_published([printed]) == words
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_numbers_are_rounded_by_their_unit(number, unit, words):
     assert grid.number(number, unit) == words
 
 
-def test_a_star_stands_for_any_letters_of_a_label():
+def test_a_star_matches_any_letters_of_a_label():
     labels = {"recipe": "adam_lr0.0002_b0.98"}
     assert artefacts.matches({"recipe": "adam_lr*"}, "gradinit", "train_translation", labels)
     assert artefacts.matches({"recipe": ["sgd", "adam*"]}, "gradinit", "train_translation", labels)

@@ -59,12 +59,12 @@ def test_parts_are_as_wide_as_the_text_at_most_and_keep_what_belongs_together() 
 
 
 def test_what_latex_would_run_is_escaped_and_an_unknown_letter_is_named() -> None:
-    assert latex.escaped("50% & α_2 ± ~^\\ {x} ö") == (
+    assert latex.escape("50% & α_2 ± ~^\\ {x} ö") == (
         r"50\% \& \ensuremath{\alpha}\_2 \ensuremath{\pm} \textasciitilde{}\textasciicircum{}\textbackslash{} \{x\} "
         + r"\"o"
     )
     with pytest.raises(ValueError, match="found '字'"):
-        latex.escaped("字")
+        latex.escape("字")
 
 
 @pytest.mark.slow

@@ -27,14 +27,14 @@ def ranks(rows: Sequence[Row]) -> list[tuple[str, int | None]]:
 
 def test_the_best_comes_first_ties_share_a_rank_and_gaps_follow() -> None:
     made = [row("a", 0.3), row("b", 0.9), row("c", 0.9), row("d", 0.5)]
-    assert ranks(leaderboard.ranked(made, "higher")) == [("b", 1), ("c", 1), ("d", 3), ("a", 4)]
-    assert ranks(leaderboard.ranked(made, "lower")) == [("a", 1), ("d", 2), ("b", 3), ("c", 3)]
+    assert ranks(leaderboard.rank_rows(made, "higher")) == [("b", 1), ("c", 1), ("d", 3), ("a", 4)]
+    assert ranks(leaderboard.rank_rows(made, "lower")) == [("a", 1), ("d", 2), ("b", 3), ("c", 3)]
 
 
 def test_what_misses_a_trial_or_has_one_seed_has_no_rank() -> None:
     alone = replace(row("alone", 0.95), interval=Interval(0.95, float("nan"), float("nan")))
     made = [row("part", 1.0, missing=2), row("whole", 0.2), alone]
-    assert ranks(leaderboard.ranked(made, "higher")) == [("whole", 1), ("part", None), ("alone", None)]
+    assert ranks(leaderboard.rank_rows(made, "higher")) == [("whole", 1), ("part", None), ("alone", None)]
     assert alone.line("%", 100.0)[6:9] == ["95", "", ""]
 
 

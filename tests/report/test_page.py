@@ -1,4 +1,4 @@
-"""The page holds everything, escapes everything and needs nothing beside it."""
+"""The page contains and escapes everything and needs no other file."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Balance(HTMLParser):
 @pytest.fixture(scope="module")
 def make_page(root, evidence):
     loaded = chapter()
-    defined = {name: artefacts.expanded(artefact, evidence.runs) for name, artefact in loaded.items()}
+    defined = {name: artefacts.expand_rows(artefact, evidence.runs) for name, artefact in loaded.items()}
     tables = {n: table.build(a, evidence) for n, a in defined.items() if a.kind == "table"}
     for artefact in defined.values():
         if artefact.kind == "figure":
@@ -184,7 +184,7 @@ def pictures(made: str) -> list[str]:
     return re.findall(r'<img alt="[^"]*" src="([^"]*)"', made)
 
 
-def test_figures_lie_beside_the_page(make_page, root):
+def test_figures_are_in_the_folder_of_the_page(make_page, root):
     shown = pictures(make_page[0]())
     figures = {one.id for one in make_page[1]["artefacts"] if one.kind == "figure"}
     assert len(figures) == 10
@@ -343,7 +343,7 @@ def test_no_text_becomes_markup(make_page, place):
     assert read(made).tags.count("script") == 1 and "<script>alert" not in made and "&lt;script&gt;" in made
 
 
-def test_claims_that_did_not_come_out_are_explained_or_said_not_to_be(make_page):
+def test_claims_not_reproduced_have_an_explanation_or_a_note_that_it_is_missing(make_page):
     html, parts = make_page
     contradicted = next(claim for claim in parts["claims"] if claim.id == "best_k_is_1_to_2_class_sizes")
     made = html(explained=[analysis.Explained(contradicted, TEXT), analysis.Explained(contradicted, None)])
@@ -359,13 +359,13 @@ def test_additions_are_marked(make_page):
     assert f"{total[0]} of {total[1]}. Additions" in made.replace("\n", " ")
 
 
-def test_what_no_parameter_shows_stands_below_the_deviations(make_page):
+def test_differences_without_a_parameter_are_listed_below_the_deviations(make_page):
     one = Method("poisoning", "pixel_std", "as <printed>", "as measured", "0.2", "poisoning.craft.targets")
     made = make_page[0](other_deviations=[one])
     shown = '<th scope="row">pixel std</th><td>as &lt;printed&gt;</td><td>as measured</td>'
     assert shown in made.replace("\n", "")
     assert "<code>poisoning.craft.targets</code>" in made
-    assert "What else differs from the texts" not in make_page[0]()
+    assert "Other differences from the texts" not in make_page[0]()
 
 
 def test_unknown_deviations_say_why(make_page):
@@ -389,7 +389,7 @@ def test_the_day_is_that_of_the_runs(evidence):
 
 def test_costs_are_shown_in_the_unit_that_a_person_counts_in(evidence):
     assert [cost.hours(s) for s in (0, 3.21, 45, 600, 5400)] == ["0 s", "3.2 s", "45 s", "10 min", "1.5 h"]
-    found = cost.summed(evidence.runs)
+    found = cost.sum_up(evidence.runs)
     steps = cost.per_step(evidence.runs)
     assert found.runs == len(evidence.runs) == sum(one.runs for one in steps)
     assert found.cpu_s == pytest.approx(sum(one.cpu_s for one in steps))

@@ -71,7 +71,7 @@ def test_numbers_of_an_earlier_version_are_shown_as_people_read_them(method: str
     assert row.cells["mini"].shown == shown
 
 
-def test_a_study_that_is_not_run_anew_keeps_its_earlier_verdict_and_says_so(results: Path) -> None:
+def test_a_study_that_is_not_rerun_keeps_its_earlier_verdict_with_a_note(results: Path) -> None:
     seeds = {"n": {"seeds": 2}}
     write(
         results,

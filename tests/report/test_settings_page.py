@@ -1,4 +1,4 @@
-"""Printed settings beside params/paper.yaml: every one is looked up once, and what differs is said and explained."""
+"""Printed settings compared with params/paper.yaml: each is looked up once, and each difference is reported and explained."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_every_printed_setting_is_there_once_and_what_differs_is_explained() -> 
         assert {one.row for one in table.settings if one.verdict == EQUAL} == rows, "a row that is not run"
 
 
-def test_a_changed_value_of_the_published_settings_is_told() -> None:
+def test_a_changed_value_of_the_published_settings_is_reported() -> None:
     before = [one.verdict for table in page.load(FOLDERS, PAPER) for one in table.settings]
     for key, told in (
         ("lipsformer.grid.sizes.L.betas", 2),

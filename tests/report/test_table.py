@@ -67,7 +67,7 @@ def test_effective_attacks_are_those_that_succeed_undefended(two_victims):
     assert cell(two_victims, "none", "defence_success_effective").mean == 0.0
 
 
-def test_published_code_stands_beside_the_comparable_column_only(two_victims):
+def test_published_code_is_compared_only_with_the_comparable_column(two_victims):
     effective = cell(two_victims, "random_eviction", "defence_success_effective")
     assert effective.published == {"published code": 0.3324}
     label, away = effective.deviation()
@@ -159,7 +159,7 @@ def test_records_of_another_scale_are_left_out_by_name(tmp_path):
 
 
 def test_every_network_has_a_row_and_every_eps_a_column(evidence):
-    robust = artefacts.expanded(ARTEFACTS["addition.robustness"], evidence.runs)
+    robust = artefacts.expand_rows(ARTEFACTS["addition.robustness"], evidence.runs)
     assert len(robust.rows) == 3 * 4 and robust.rows[0].title == "DenseNet121-drop0 (victim)"
     assert {row.title.split()[1] for row in robust.rows if "not to be trusted" in row.note} == {"(robust)"}
     assert [column.title for column in robust.columns] == [
@@ -188,7 +188,7 @@ def test_an_unknown_quantity_is_refused():
         quantity("colour")
 
 
-def test_an_addition_stands_beside_no_paper(evidence):
+def test_an_addition_is_compared_with_no_paper(evidence):
     from relearn.report import table_formats
 
     ours = ARTEFACTS["addition.bullseye_polytope"]

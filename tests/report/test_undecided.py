@@ -69,7 +69,7 @@ def claim(*parts: Comparison, **more: Any) -> Claim:
 
 
 def found(one: Claim, design: Design | None = DESIGN) -> undecided.Undecided:
-    answer = undecided.of(one, design, ANCESTRY, lambda key: f"params.yaml:7 ({key})")
+    answer = undecided.assess(one, design, ANCESTRY, lambda key: f"params.yaml:7 ({key})")
     assert answer is not None
     return answer
 
@@ -92,7 +92,7 @@ def test_with_a_single_seed_the_pilots_spread_counts() -> None:
     assert one.gpu_s == pytest.approx(one.cpu_s / undecided.GPU_RATIO)
 
 
-def test_without_spread_effect_or_predicate_the_reason_is_said() -> None:
+def test_without_spread_effect_or_predicate_the_reason_is_given() -> None:
     bare = replace(DESIGN, measures=(Measure("table 1", claimed=0.1),))
     assert found(claim(part([0.3])), bare).needs[0].why.startswith("no spread is known: a single seed")
     assert "states an effect" in found(claim(part([0.3])), None).needs[0].why
@@ -128,11 +128,11 @@ def test_a_clustered_share_needs_more_units_by_its_design_effect() -> None:
     assert trials is not None and found(claim(share), near).need == math.ceil(trials * 4 / 4)
 
 
-def test_what_more_units_do_not_mend_is_named() -> None:
+def test_reasons_that_more_units_do_not_remove_are_named() -> None:
     reasons = ("1 seed, needs 3", "VGG-19 at 10.5% best accuracy, needs 60%")
     one = found(claim(part([0.3]), verdict="underpowered", reasons=reasons))
     assert one.blocked == (reasons[1],) and one.least == 3
-    assert f"more seeds do not mend: {reasons[1]}" in undecided_formats.lines(one)
+    assert f"more seeds do not help:  {reasons[1]}" in undecided_formats.lines(one)
 
 
 def test_pairs_are_counted_in_targets_and_victims_are_not() -> None:
@@ -142,7 +142,7 @@ def test_pairs_are_counted_in_targets_and_victims_are_not() -> None:
     reasons = ("40 pairs of target and victim, needs 80", "2 victims, needs 4")
     one = found(claim(attacks, verdict="underpowered", reasons=reasons))
     assert (one.unit, one.least, one.blocked) == ("targets", 40, ("2 victims, needs 4",))
-    assert undecided_formats.headline(one).startswith("every comparison holds; the rule asks for 40 targets")
+    assert undecided_formats.headline(one).startswith("every comparison holds; the rule requires 40 targets")
 
 
 def test_what_is_too_dear_says_so_with_the_number() -> None:
@@ -155,7 +155,7 @@ def test_what_is_too_dear_says_so_with_the_number() -> None:
 
 def test_decided_and_exact_claims_have_none() -> None:
     for one in (claim(part([0.3]), verdict="reproduced"), claim(part([0.3]), kind="exact")):
-        assert undecided.of(one, DESIGN, ANCESTRY, str) is None
+        assert undecided.assess(one, DESIGN, ANCESTRY, str) is None
     missing = found(claim(verdict="not_run", missing=("no runs",)))
     assert undecided_formats.headline(missing) == (
         "no runs; the design has 4 seeds at scale small, 1 CPU hours; set in params.yaml:7 (study.seeds)"
@@ -167,14 +167,18 @@ def test_costs_of_targets_and_samples() -> None:
     attacked = [run("a", 30.0, rows=rows), run("b", 50.0), run("c", 7.0, rows=[{"k": 1}])]
     assert claim_cost.per_unit("targets", 10, attacked)[0] == 3.0
     assert claim_cost.per_unit("samples", 10, attacked)[0] == 87.0
-    assert claim_cost.of(claim(part([0.3])), ANCESTRY) == {"runs": 3, "cpu_s": 34.0, "device_s": 0.0}
+    assert claim_cost.cost_of_claim(claim(part([0.3])), ANCESTRY) == {
+        "runs": 3,
+        "cpu_s": 34.0,
+        "device_s": 0.0,
+    }
 
 
 def test_the_plain_data_can_be_written_as_json() -> None:
     import json
 
     one = found(claim(part([0.3]), verdict="underpowered", reasons=("1 seed, needs 3",)))
-    plain = json.loads(json.dumps(undecided_formats.plain(one), allow_nan=False))
+    plain = json.loads(json.dumps(undecided_formats.to_dict(one), allow_nan=False))
     assert plain["need"] == one.need and plain["needs"][0]["source"] == "table 1"
     assert undecided_formats.duration(90) == "1.5 min" and undecided_formats.duration(7200) == "2 h"
 

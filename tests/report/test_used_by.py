@@ -13,7 +13,7 @@ import pytest
 
 from relearn.report.artefacts import Artefact, load
 from relearn.report.published_set import csv_files
-from relearn.report.used_by import Use, UsedBy, called
+from relearn.report.used_by import Use, UsedBy, short_name
 from relearn.runs.run_store import Store
 from relearn.studies.study import all_studies
 
@@ -35,7 +35,7 @@ def train(labels: dict[str, str] = DEFENDED, step: str = "train") -> dict[str, A
     return {"study": "poisoning", "step": step, "labels": labels}
 
 
-def test_a_run_stands_in_the_cell_that_people_name(used_by: UsedBy, tmp_path: Path) -> None:
+def test_a_run_is_found_by_the_name_of_its_cell(used_by: UsedBy, tmp_path: Path) -> None:
     use = used_by.of(tmp_path, train(), "runs/x")
     assert "table 2.2, Deep k-NN, DPN92" in use.cells and "table 2.2" in use.artefacts
     assert not [cell for cell in use.cells if cell.startswith("table 2.1,")]
@@ -58,7 +58,7 @@ def test_every_run_of_a_published_cell_is_found_by_that_cell(
             for run in line["runs"].split() if "member" not in line else ():
                 if run not in uses:
                     uses[run] = used_by.of(PUBLISHED, records[run], run)
-                begin = f"{called(line['artefact'])}, {titles[line['artefact'], line['row']]}, "
+                begin = f"{short_name(line['artefact'])}, {titles[line['artefact'], line['row']]}, "
                 assert [cell for cell in uses[run].cells if cell.startswith(begin)], (begin, run)
                 checked += 1
     assert checked > 300
@@ -105,7 +105,7 @@ def test_a_member_has_its_own_numbers(used_by: UsedBy, tmp_path: Path) -> None:
 
 def test_artefacts_are_called_as_people_call_them() -> None:
     names = ("zhu2022.fig2.11", "table3.1", "addition.controls")
-    assert [called(name) for name in names] == ["figure 2.11", "table 3.1", "addition.controls"]
+    assert [short_name(name) for name in names] == ["figure 2.11", "table 3.1", "addition.controls"]
 
 
 def test_every_study_has_cells_for_some_step(used_by: UsedBy) -> None:

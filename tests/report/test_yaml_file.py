@@ -28,7 +28,7 @@ def test_a_shipped_file_has_the_same_values(path: Path) -> None:
     assert told(yaml_file.read(path)) == told(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
-def test_types_are_told_apart() -> None:
+def test_types_are_distinguished() -> None:
     assert told({"a": 1}) != told({"a": True}) and told({"a": 1}) != told({"a": 1.0})
 
 

@@ -102,7 +102,7 @@ def test_a_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
     assert Checkpoint(tmp_path, "one").load() == {"step": 1}
     with (
         pytest.warns(RuntimeWarning, match="it belongs to 'one', not to 'other'"),
-        pytest.warns(RuntimeWarning, match="no sound checkpoint is left, beginning anew"),
+        pytest.warns(RuntimeWarning, match="no sound checkpoint is left, starting again"),
     ):
         assert Checkpoint(tmp_path, "other").load() is None
 

@@ -440,7 +440,7 @@ def test_no_module_and_broken_text_are_errors(house: Path) -> None:
         lambda inner: st.lists(inner) | st.dictionaries(st.text(string.ascii_letters), inner),
     )
 )
-def test_the_dump_tells_apart_what_python_tells_apart(value: object) -> None:
+def test_the_dump_distinguishes_whatever_python_distinguishes(value: object) -> None:
     """Equal dumps if and only if equal trees, against ast.dump as the slow truth within one Python."""
     texts = (f"K = {value!r}", f"K = [{value!r}]", f"K = {value!r}  # same")
     trees = {
@@ -452,7 +452,7 @@ def test_the_dump_tells_apart_what_python_tells_apart(value: object) -> None:
 
 
 def test_a_plan_has_the_versions_of_one_moment(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package itself is read once, until somebody asks for it anew."""
+    """The package itself is read once, until a new reading is requested."""
     monkeypatch.setattr(module, "ROOT", house)
     module.forget()
     try:

@@ -51,7 +51,7 @@ with acquire("auto", count=lambda: 4, note=lambda line: print("waits", flush=Tru
 
 
 class Job:
-    """A process that takes a device, says which, and keeps it until told to end."""
+    """A process that takes a device, reports which one, and holds it until it is stopped."""
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen(
@@ -201,7 +201,7 @@ def locks(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_the_lock_stands_for_the_physical_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lock_belongs_to_the_physical_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs that see different devices under the same index do not wait; under different indices they do."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     with acquire("auto", count=of(2), folder=tmp_path) as first:

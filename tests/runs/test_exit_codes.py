@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 
 from relearn.data.remote import DownloadError
 from relearn.runs.atomic_files import Busy
-from relearn.runs.exit_codes import guarded, one_line, status
+from relearn.runs.exit_codes import one_line, run_guarded, status
 from relearn.runs.memory import out_of_memory, peak
 from relearn.runs.record import RecordError
 
@@ -56,7 +56,7 @@ def test_an_error_is_one_line_and_a_status(
     def fail() -> int:
         raise error
 
-    assert guarded("craft", fail) == code
+    assert run_guarded("craft", fail) == code
     said = capsys.readouterr().err
     assert (
         said.startswith("relearn craft: ") and said.count("\n") == 1 and len(said) > len("relearn craft: \n")
@@ -66,10 +66,10 @@ def test_an_error_is_one_line_and_a_status(
 def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     assert status(AssertionError()) is None and status(AttributeError("x")) is None
     with pytest.raises(AssertionError):
-        guarded("craft", lambda: (_ for _ in ()).throw(AssertionError()))
+        run_guarded("craft", lambda: (_ for _ in ()).throw(AssertionError()))
     monkeypatch.setenv("RELEARN_TRACEBACK", "1")
     with pytest.raises(ValueError, match="k"):
-        guarded("craft", lambda: (_ for _ in ()).throw(ValueError("k")))
+        run_guarded("craft", lambda: (_ for _ in ()).throw(ValueError("k")))
 
 
 def test_the_line_names_the_file_first_and_lines_become_one() -> None:
@@ -86,7 +86,7 @@ def test_warnings_are_one_line_without_a_place(capsys: pytest.CaptureFixture[str
         print(warnings.formatwarning("fit: unusable", RuntimeWarning, __file__, 1), end="")
         return 0
 
-    assert guarded("craft", warn) == 0
+    assert run_guarded("craft", warn) == 0
     assert capsys.readouterr().out == "relearn craft: fit: unusable\n" and warnings.formatwarning is before
 
 

@@ -95,7 +95,7 @@ def test_whose_standard_error_is_closed_ends_too() -> None:
 
 
 @pytest.mark.parametrize("part", ["boot", "namespace", "nothing"])
-def test_another_machine_s_process_is_nobody(part: str) -> None:
+def test_a_process_of_another_machine_is_not_recognised(part: str) -> None:
     boot, space, *rest = parents._name(os.getpid()).split(":")
     named = {"boot": ["0", space, *rest], "namespace": [boot, "0", *rest], "nothing": []}[part]
     child = watcher(":".join(named), 0.3)

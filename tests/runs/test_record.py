@@ -197,7 +197,7 @@ def test_a_failed_repetition_leaves_no_older_record_behind() -> None:
     ("act", "message"),
     [
         (lambda run: run.finish({}, outcome="fine"), "outcome 'fine': only ok, diverged, not_converged"),
-        (lambda run: run.finish({"a_frac": "many"}), "metric a_frac: 'many' is no number"),
+        (lambda run: run.finish({"a_frac": "many"}), "metric a_frac: 'many' is not a number"),
         (lambda run: run.finish({}, trials=(["a", "b"], [[1]])), "a row has 1 cells, the header 2"),
         (lambda run: (run.output("w.safetensors"), run.finish({})), "announced by output"),
         (lambda run: run.output("../w"), "only a plain file name"),
@@ -281,7 +281,7 @@ def test_work_of_other_code_or_other_inputs_is_not_resumed(change: str) -> None:
     assert story(run).attempts == 1 and story(run).points == {}
 
 
-def test_a_finished_run_that_runs_again_begins_anew() -> None:
+def test_a_finished_run_that_runs_again_starts_from_scratch() -> None:
     before = record.read(finished().out)
     with make() as run:
         assert (run.attempt, run.last_step) == (1, None)

@@ -1,4 +1,4 @@
-"""The event spool: what is told equals what was logged, however often the writer was killed."""
+"""The event spool: what is read equals what was logged, however often the writer was killed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_later_value_of_a_step_wins_over_all_attempts(
         assert len(story.strange) == sum(not math.isfinite(value) for value in truth.values())
 
 
-def test_every_prefix_tells_of_its_whole_lines_only(tmp_path: Path) -> None:
+def test_every_prefix_yields_only_its_complete_lines(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     writer = begin(path)
     for step in range(3):

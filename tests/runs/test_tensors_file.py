@@ -1,4 +1,4 @@
-"""A whole safetensors file is told from every cut, grown or foreign one."""
+"""A complete safetensors file is distinguished from every truncated, extended or foreign one."""
 
 from __future__ import annotations
 

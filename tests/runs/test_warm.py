@@ -296,7 +296,7 @@ def test_ctrl_c_in_a_terminal_reaches_the_job_once(tmp_path: Path) -> None:
 
 
 def test_a_job_does_not_outlive_its_client(path: Path) -> None:
-    """Nor do its own children; a job beside it goes on."""
+    """Nor do its own children; a concurrent job continues."""
     family = READY.replace("print(", "child = os.fork()\nif child: print(child, ", 1) + "time.sleep(20)"
     with client(path, WAITS) as other, client(path, family) as process:
         beside = pid_of(other)
@@ -321,7 +321,7 @@ def test_a_dead_server_ends_its_jobs_and_their_clients_say_so(tmp_path: Path) ->
     assert not was_warm(tmp_path / "socket")
 
 
-def test_a_server_that_is_told_to_stop_tells_its_jobs_and_waits(tmp_path: Path) -> None:
+def test_a_stopping_server_signals_its_jobs_and_waits(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with server(path) as process, client(path, STEPS_ON) as one, client(path, WAITS) as two:
         pid_of(one), pid_of(two)
@@ -349,7 +349,7 @@ def test_a_server_ends_with_its_parent_after_its_jobs(tmp_path: Path) -> None:
 
 
 def test_a_server_ends_soon_with_its_engine_whatever_its_jobs_do(tmp_path: Path) -> None:
-    """The engine is not its parent here: a shell may stand between the two."""
+    """The engine is not its parent here: there may be a shell in between."""
     path = tmp_path / "socket"
     program = SERVER.replace(
         "server =", "from relearn.runs import orphan_guard as parents\nparents.PATIENCE_S = 0.5\nserver ="

@@ -50,7 +50,7 @@ LABELS = {"task": "images", "suite": "imagenet", "network": NET["name"], "initia
 
 
 def fill(root: Path, side: int = 40) -> None:
-    """Every class has a colour of its own under noise."""
+    """Every class has its own colour, with noise."""
     draw = np.random.default_rng(0)
     for part, count in (("train", EACH), ("val", 2)):
         for label in range(CLASSES):
@@ -137,7 +137,7 @@ def test_a_file_more_less_or_under_another_name_is_another_folder(mirror, part):
     assert len(set(hashes)) == 4 and sha256_of(mirror) == first
 
 
-def test_a_folder_that_changed_is_refused_until_it_is_listed_anew(house, mirror):
+def test_a_changed_folder_is_refused_until_it_is_listed_again(house, mirror):
     before = json.loads(house.data.read_text())["sha256"]
     (mirror / "train/n00000000/train_0.JPEG").unlink()
     with pytest.raises(

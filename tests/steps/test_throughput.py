@@ -79,7 +79,7 @@ TINY = {"name": "cvt_13", "embed_dim": 4, "depths": [1, 1, 1], "patch_size": 1, 
 LONG_SHORT = {"name": "cvt_ls_13", "embed_dim": 4, "depths": [1, 1, 1], "patch_size": 1, "window": 2}
 
 
-def test_any_network_of_timms_beside_any_other_in_inference_alone(tmp_path: Path) -> None:
+def test_any_two_timm_networks_are_compared_in_inference_only(tmp_path: Path) -> None:
     """As table 5.8 of zhu2022 asks: sizes are the arguments', real steps are taken, training is left out."""
     given = {
         "network": LONG_SHORT,

@@ -241,7 +241,7 @@ def test_cutmix_pastes_and_mixup_blends(runs, spy):
         assert all(min(abs(one - value) for value in values) < 1e-6 for one in seen) == kept
 
 
-def test_training_images_are_cropped_and_mirrored_as_said(runs, spy):
+def test_training_images_are_cropped_and_mirrored_as_documented(runs, spy):
     whole = {image.numpy().tobytes() for image in runs.task().images.float() / 255}
     for name, padding, flip in (("cropped", 1, False), ("mirrored", 0, True)):
         spy.images.clear()
@@ -286,7 +286,7 @@ def test_smoothing_reaches_the_loss(runs, spy):
     assert float(spy.given["loss"](logits, torch.tensor([0]))) == pytest.approx(0.2 * 0.9 * 100, rel=1e-4)
 
 
-def test_averaged_weights_are_tested_beside_the_trained_ones(runs, monkeypatch):
+def test_averaged_weights_are_evaluated_along_with_the_trained_ones(runs, monkeypatch):
     kept, real = {}, fitting.fit
 
     def fit(model, data, **given):

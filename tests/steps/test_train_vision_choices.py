@@ -96,7 +96,7 @@ def test_a_body_is_taken_over_and_its_last_layer_is_not() -> None:
         )
 
 
-def test_the_averaged_weights_are_written_beside_the_trained_ones(runs: Runs) -> None:
+def test_the_averaged_weights_are_written_in_addition_to_the_trained_ones(runs: Runs) -> None:
     done = runs.classify("averaged", "vit", **SHORT, ema=0.5, average_file=True)
     trained, averaged = (
         load_file(runs.root / "averaged" / name) for name in ("model.safetensors", "averaged.safetensors")

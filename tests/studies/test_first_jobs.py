@@ -1,4 +1,4 @@
-"""Scale paper on stand-ins: every kind of job that reads a data set runs or begins, so that none fails for a foreseeable reason."""
+"""Scale paper on stand-ins: every kind of job that reads a data set runs or starts, so none fails for a foreseeable reason."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from snakemake_logger_plugin_relearn import foresight
 from snakemake_logger_plugin_relearn.foresight import Foresight, foresee, in_words
 
 
-def test_nothing_is_said_while_nothing_is_known() -> None:
+def test_nothing_is_shown_while_nothing_is_known() -> None:
     ahead = Foresight(0.0, jobs={1: ("a", None), 2: ("a", None)})
     assert ahead.left(5.0) is None
 
@@ -99,5 +99,5 @@ def test_a_forecast_that_fails_stops_no_run(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0.2, "10 s"), (44, "40 s"), (89, "90 s"), (480, "8 min"), (9000, "2.5 h")]
 )
-def test_durations_are_said_as_people_say_them(seconds: float, words: str) -> None:
+def test_durations_are_formatted_for_people(seconds: float, words: str) -> None:
     assert in_words(seconds) == words

@@ -26,7 +26,7 @@ class Terminal(io.StringIO):
 
 
 class Engine:
-    """What Snakemake logs, on a clock that stands still until it is told."""
+    """Snakemake's log events, on a clock that only advances on request."""
 
     def __init__(self, stream: io.StringIO, **settings: Any) -> None:
         values = dict(quiet=None, dryrun=False, stdout=False, verbose=False, debug_dag=False)
@@ -205,7 +205,9 @@ def test_an_error_that_is_no_refusal_keeps_its_class(engine: Callable[..., Engin
         ),
     ],
 )
-def test_an_error_that_recover_can_mend_says_so(engine: Callable[..., Engine], text: str, says: str) -> None:
+def test_an_error_that_recover_can_fix_names_recover(
+    engine: Callable[..., Engine], text: str, says: str
+) -> None:
     run = engine()
     run.log(text, logging.ERROR, event=LogEvent.ERROR, exception=text.split(":")[0])
     (line,) = run.lines

@@ -438,7 +438,7 @@ def test_importing_at_every_moment_gives_the_same_as_importing_at_the_end() -> N
     assert (state(), rows("metrics")) == (live, points)
 
 
-def test_two_roots_and_unsound_files_are_told_apart() -> None:
+def test_two_roots_and_unsound_files_are_distinguished() -> None:
     finished(0)
     torn = finished(1)
     (torn.out / "record.json").write_text("{")
@@ -575,7 +575,7 @@ def test_two_importers_at_once_import_each_run_once(project: Path) -> None:
     assert len(list(stored())) == 3 and rows("metrics") == 3 * 6
 
 
-def test_a_second_importer_is_told_who_is_first() -> None:
+def test_a_second_importer_is_refused_with_the_pid_of_the_first() -> None:
     finished(0)
     with record.Lock(Path("mlflow.db.lock")), pytest.raises(record.Busy, match=f"process {os.getpid()}"):
         tracking.import_spool(ROOT, wait_s=0.0)
@@ -891,7 +891,7 @@ def test_a_server_that_is_down_is_one_line(monkeypatch: pytest.MonkeyPatch) -> N
     assert tracking.import_spool(ROOT).created == 1
 
 
-def test_the_user_s_choice_of_a_store_stands(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
+def test_the_user_s_choice_of_a_store_is_kept(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
     assert store_uri() == f"sqlite:///{project}/mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://host:5000")
     assert store_uri() == "http://host:5000"

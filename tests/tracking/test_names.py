@@ -43,7 +43,7 @@ def test_no_number_of_a_published_record_is_lost_by_its_new_name() -> None:
         kept = {name: value for name, value in metrics.items() if value is not None}
         shown = names.metrics(kept)
         assert len(shown) == len(kept), record["path"]
-        assert all(name == names.allowed(name) for name in shown)
+        assert all(name == names.allowed_name(name) for name in shown)
         accuracies |= {name for name in shown if name.endswith("_frac") and "acc" in name.split("_")}
     assert accuracies == set()  # spelled out everywhere
 
@@ -61,10 +61,10 @@ def test_a_name_begins_with_what_differs() -> None:
     assert names.run("train", "elsewhere/a", {"attack": "x", "victim": "y"}, 0) == "y x seed0 train"
 
 
-def test_a_tag_holds_whole_entries_that_can_be_told_apart() -> None:
-    assert names.joined(["table 4.1", "table 4.10"], 100) == "table 4.1; table 4.10;"
-    assert names.joined(["table 4.1", "table 4.10"], 15) == "table 4.1;"
-    assert names.joined([], 10) == ""
+def test_a_tag_holds_whole_entries_that_can_be_distinguished() -> None:
+    assert names.join_entries(["table 4.1", "table 4.10"], 100) == "table 4.1; table 4.10;"
+    assert names.join_entries(["table 4.1", "table 4.10"], 15) == "table 4.1;"
+    assert names.join_entries([], 10) == ""
 
 
 def test_a_cell_is_named_with_its_unit_once() -> None:

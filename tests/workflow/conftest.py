@@ -145,7 +145,7 @@ FEW: dict[str, Any] = {
 
 
 class Scratch:
-    """A copy of the checkout in a folder of its own, with a stand-in for `relearn` on PATH."""
+    """A copy of the checkout in a separate folder, with a stand-in for `relearn` on PATH."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -76,7 +76,7 @@ TRIALS = ("craft", "filter", "train", "evaluate_networks", "feature_plane", "toy
 
 
 def artefacts(step: str, labels: dict[str, str], settings: dict[str, Any]) -> list[str]:
-    """What a run leaves beside its record and its trials."""
+    """The files that a run leaves besides its record and its trials."""
     names = list(ARTEFACTS[step])
     if step == "train" and labels["attack"] == "clean" and labels["setting"] != "end_to_end":
         names.append("features.safetensors")

@@ -131,7 +131,7 @@ def test_a_killed_snakemake_takes_its_jobs_along_and_recover_clears_the_way(chec
     assert (story.status, story.reason) == (spool.KILLED, "stopped by SIGTERM")
     told = checkout.run("relearn", "recover")
     assert told.returncode == 0, told.stdout
-    assert "Snakemake's lock: nobody alive holds it; removed" in told.stdout
+    assert "Snakemake's lock: no running process holds it; removed" in told.stdout
     assert "pretrain victim SENet18-drop0 SENet18 seed0: KILLED (stopped by SIGTERM)" in told.stdout
     assert "resumes from its checkpoint" in told.stdout
 
@@ -164,7 +164,7 @@ def test_a_killed_dvc_takes_snakemake_along_and_the_next_one_succeeds(checkout: 
 
 
 def test_a_spoilt_object_of_dvc_s_cache_stops_the_job_that_reads_it(checkout: Checkout) -> None:
-    """`dvc checkout` puts it in place without a word; the record beside it does not fit."""
+    """`dvc checkout` restores it silently, although the record in the same folder does not match."""
     checkout.shorten_stage("results/mini/runs/poisoning/prepare_images/digits/record.json")
     assert checkout.run("dvc", "repro", "poisoning").returncode == 0
     data = next((checkout.root / "results/mini/runs/poisoning/prepare_images").rglob("data.safetensors"))

@@ -220,7 +220,7 @@ def plan(chance: random.Random) -> list[str]:
     return [kind for life, end in zip(lives, ends, strict=True) for kind in (*life, end)]
 
 
-def test_a_hundred_kills_leave_nobody_behind_and_the_results_as_they_are(pipeline: Pipeline) -> None:
+def test_a_hundred_kills_leave_no_process_and_unchanged_results(pipeline: Pipeline) -> None:
     assert pipeline.start().wait() == 0, pipeline.log.read_text()
     undisturbed = pipeline.finished()
     assert len(undisturbed) > 20

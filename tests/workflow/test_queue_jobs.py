@@ -116,5 +116,5 @@ def test_no_group_waits_for_itself(profile: dict[str, Any], scale: str) -> None:
 
 
 def test_a_group_that_fails_keeps_what_it_has_finished(profile: dict[str, Any]) -> None:
-    """Snakemake makes a whole group anew when it retries it, and deletes its files when it fails, unless it is told not to."""
+    """When it retries, Snakemake rebuilds a whole group; when a group fails, it deletes its files, unless configured otherwise."""
     assert profile["keep-incomplete"] is True and profile["retries"] == 0

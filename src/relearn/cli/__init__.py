@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     name = argv[0] if argv else "--help"
     if name in ("-h", "--help"):
-        return exits.guarded(name, _help)
+        return exits.run_guarded(name, _help)
     if name == "--version":
         print(f"relearn {__version__}")
         return 0
@@ -59,14 +59,14 @@ def main(argv: list[str] | None = None) -> int:
             parents.watch()
         return import_module(module).main(args)
 
-    return exits.guarded(name, call)
+    return exits.run_guarded(name, call)
 
 
 def _step(study: Study, argv: list[str]) -> int:
     """`relearn STUDY STEP ...`: make one run."""
     name = argv[1] if len(argv) > 1 else "--help"
     if name in ("-h", "--help"):
-        return exits.guarded(study.name, lambda: _help(study))
+        return exits.run_guarded(study.name, lambda: _help(study))
     if name not in study.steps:
         return _unknown(name, tuple(study.steps), f"no step of {study.name}")
     parser = _parser(argv[:2], study.steps[name])
@@ -80,7 +80,7 @@ def _step(study: Study, argv: list[str]) -> int:
         if processes.launched():
             return run_step(study, args)
         if args.processes > 1:
-            args.processes = processes.wanted(import_module(study.steps[name]), args)
+            args.processes = processes.process_count(import_module(study.steps[name]), args)
         if args.processes > 1:
             return processes.launch(args, argv)
         done = warm_client.start(argv, args.threads)
@@ -89,7 +89,7 @@ def _step(study: Study, argv: list[str]) -> int:
     if not processes.leads():
         args.log = None
     with console.to_log_alone(args.log):
-        return exits.guarded(f"{study.name} {name}", call)
+        return exits.run_guarded(f"{study.name} {name}", call)
 
 
 def _parser(words: list[str], module: str) -> argparse.ArgumentParser:
@@ -154,7 +154,7 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="what tells this run from others of its step",
+        help="labels that distinguish this run from others of its step",
     )
     parser.add_argument("--out", required=True, type=Path, help="the run's folder")
     parser.add_argument("--scale", default="mini")

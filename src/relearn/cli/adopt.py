@@ -54,11 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
-        folder = None if not args.folder else opened(args.folder, stack)
+        folder = None if not args.folder else open_records(args.folder, stack)
         return take(folder, args.scale, whole=not (args.folder and is_store(args.folder[0])))
 
 
-def opened(given: Sequence[Path], stack: contextlib.ExitStack) -> Path:
+def open_records(given: Sequence[Path], stack: contextlib.ExitStack) -> Path:
     """The given folder, or a temporary one with the content of the given parts or published set."""
     if len(given) == 1 and given[0].suffix != parts.SUFFIX and not is_store(given[0]):
         return given[0]
@@ -96,7 +96,7 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
     if elsewhere:
         print(f"{len(elsewhere)} files stayed on the other machine, such as {elsewhere[0]}")
     if resumable:
-        print(f"{resumable} unfinished runs go on from their checkpoints")
+        print(f"{resumable} unfinished runs resume from their checkpoints")
     print(f"adopted {len(coming)} records, {here} were here; `snakemake -n` says what is left to do")
     return 0
 
@@ -134,12 +134,12 @@ def arrivals(folder: Path, plan: Sequence[Job], left: list[str] | None = None) -
         ValueError: no records, or one that would have been added to ``left``; one line.
     """
     records, faults = record.read_all(folder)
-    places = {_who(vars(job)): job.record for job in plan if job.record}
+    places = {_identity(vars(job)): job.record for job in plan if job.record}
     coming: dict[str, Record] = {}
     for found in records:
-        path = places.get(_who(found))
+        path = places.get(_identity(found))
         if path is None:
-            faults.append(f"{_name(found)}: labels: no job of the DAG is {_who(found)}")
+            faults.append(f"{_name(found)}: labels: no job of the DAG is {_identity(found)}")
         elif path in coming:
             faults.append(f"{_name(found)}: labels: the same run as {_name(coming[path])}")
         else:
@@ -206,7 +206,7 @@ def misfit(job: Job, found: Record, sums: Mapping[str, str]) -> str | None:
     """
     for key, have, want in _differences(job, found, sums):
         if have != want:
-            return f"{_name(found)}: {key}: found {_short(have)}, the DAG asks {_short(want)}"
+            return f"{_name(found)}: {key}: found {_short(have)}, the DAG requires {_short(want)}"
     problems = record.verify_outputs(found)
     return problems[0] if problems else None
 
@@ -225,7 +225,7 @@ def _differences(job: Job, found: Record, sums: Mapping[str, str]) -> Iterator[t
         yield f"inputs.{name}", f"{len(found['inputs'][name])} files", f"{len(paths)} files"
         for path, given in zip(paths, found["inputs"][name]):
             key = f"inputs.{name} ({path})"
-            yield key, given["sha256"], sums.get(path, "that of a run that fits, there is none")
+            yield key, given["sha256"], sums.get(path, "the checksum of a matching run, but there is none")
 
 
 def place(found: Record, target: Path) -> None:
@@ -285,7 +285,7 @@ def put_in_order(plan: Sequence[Job]) -> None:
                 os.utime(path, ns=(newest + ONE_MS, newest + ONE_MS))
 
 
-def _who(job: Mapping[str, Any]) -> str:
+def _identity(job: Mapping[str, Any]) -> str:
     """Identify a run (a record or a job's fields) by what does not depend on its settings."""
     pairs = " ".join(f"{key}={value}" for key, value in sorted(job["labels"].items()))
     return f"{job['study']} {job['step']} {pairs} seed={job['seed']} scale={job['scale']}"

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--norm", default="two", choices=("two", "inf"), help="of images and logits; default: two"
     )
     parser.add_argument("--form", default="tight", choices=("printed", "corrected", "tight"))
-    parser.add_argument("--json", action="store_true", help="all factors, for machines")
+    parser.add_argument("--json", action="store_true", help="print all factors as JSON")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -27,19 +27,19 @@ def cheapest(
     """The cheapest job of every step that uses torch, including the cost of its ancestors; and these jobs with their ancestors."""
     makers = {path: job for job in plan for path in job.outputs}
 
-    def behind(job: Job) -> dict[str, Job]:
+    def with_ancestors(job: Job) -> dict[str, Job]:
         found = {job.run: job}
         for path in job.inputs:
             if path in makers:
-                found |= behind(makers[path])
+                found |= with_ancestors(makers[path])
         return found
 
     best: dict[tuple[str, str], tuple[float, Job]] = {}
     for job in filter(needs_torch, plan):
-        cost = sum(map(seconds, behind(job).values()))
+        cost = sum(map(seconds, with_ancestors(job).values()))
         known = best.get((job.study, job.step))
         if known is None or cost < known[0]:
             best[job.study, job.step] = (cost, job)
     chosen = [job for _, job in best.values()]
-    needed = {run for job in chosen for run in behind(job)}
+    needed = {run for job in chosen for run in with_ancestors(job)}
     return chosen, [job for job in plan if job.run in needed]

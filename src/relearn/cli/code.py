@@ -70,7 +70,7 @@ def today(params: dict[str, Any], targets: Iterable[str] = ()) -> list[Made]:
 
     code_version.forget()  # the source may have changed since this process last read it
     book = planned.jobs_of(params)
-    jobs = planned.behind(book, [*targets])
+    jobs = planned.with_ancestors(book, [*targets])
     found = []
     for job in jobs:
         paths = sorted(path for several in job.inputs.values() for path in several)
@@ -107,10 +107,10 @@ def write(folder: Path, found: dict[str, dict[str, dict[str, str]]]) -> None:
 def _ask(params: dict[str, Any], targets: list[str]) -> int:
     from relearn.forecast import planned, state
 
-    jobs = planned.behind(planned.jobs_of(params), targets)
+    jobs = planned.with_ancestors(planned.jobs_of(params), targets)
     states = state.states(jobs, state.records_of(jobs))
     left = [folder for folder, one in states.items() if one.what != state.DONE]
     what = ", ".join(targets) or "everything"
-    said = f"{len(left)} of {len(jobs)} runs to do" if left else f"{len(jobs)} runs done"
-    print(f"{what}: {said}", file=sys.stderr)
+    summary = f"{len(left)} of {len(jobs)} runs to do" if left else f"{len(jobs)} runs done"
+    print(f"{what}: {summary}", file=sys.stderr)
     return int(bool(left))

@@ -27,9 +27,9 @@ BEGIN, END = "<!-- changes: begin -->", "<!-- changes: end -->"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("before", help="a scale, a folder of results, or a commit, optionally COMMIT:SCALE")
     parser.add_argument("after", help="the same")
-    parser.add_argument("--scale", help="of commits that name none; default: the scale in params.yaml")
+    parser.add_argument("--scale", help="scale of commits that name none; default: the scale in params.yaml")
     parser.add_argument(
-        "--all", action="store_true", help="also what lies within noise, appeared or vanished"
+        "--all", action="store_true", help="also show changes within noise, and what appeared or disappeared"
     )
     parser.add_argument("--out", type=Path, help="folder for changes.csv, changes.md and changes.html")
     parser.add_argument("--page", type=Path, help="report to put the comparison into")
@@ -55,7 +55,7 @@ def main(args: argparse.Namespace) -> int:
             changes.read(folder, word) for folder, word in zip(folders, (args.before, args.after))
         )
         differ = changes.compare(before, after)
-        settings = changed_settings.changed([*zip(folders, (before.scale, after.scale))])
+        settings = changed_settings.compare([*zip(folders, (before.scale, after.scale))])
     columns = shutil.get_terminal_size((110, 24)).columns
     print(changes_formats.terminal(before, after, differ, settings, columns, args.all), end="")
     if args.out:
@@ -101,7 +101,7 @@ def resolve(word: str, scale: str | None, place: Path) -> Path:
         if word and (folder / "claims.json").is_file():
             return folder
     commit, _, named = word.partition(":")
-    return _unpacked(word, commit, named or scale or _scale_in_force(), place)
+    return _unpack_commit(word, commit, named or scale or _scale_in_force(), place)
 
 
 def _scale_in_force() -> str:
@@ -110,7 +110,7 @@ def _scale_in_force() -> str:
     return str(yaml.safe_load(Path("params.yaml").read_bytes())["scale"])
 
 
-def _unpacked(word: str, commit: str, scale: str, place: Path) -> Path:
+def _unpack_commit(word: str, commit: str, scale: str, place: Path) -> Path:
     """The folder that a commit published at one scale."""
     if commit.startswith("-") or _git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}") is None:
         scales = ", ".join(sorted(one.parent.name for one in PUBLISHED.glob("*/claims.json"))) or "none here"

@@ -113,7 +113,7 @@ def _stage(name: str, title: str, others: list[str]) -> dict[str, Any]:
 def plots() -> list[dict[str, Any] | str]:
     """Figures drawn by DVC from their data points, each with its title; then every figure as a picture, which needs no network."""
     from relearn.report import artefacts
-    from relearn.report.used_by import called
+    from relearn.report.used_by import short_name
 
     known = artefacts.load({study.name: study.reported for study in all_studies()})
     found: list[dict[str, Any] | str] = []
@@ -122,8 +122,8 @@ def plots() -> list[dict[str, Any] | str]:
             for name in names:
                 paper = name.partition(".")[0]
                 title = (
-                    f"{paper} {called(name)}: {known[name].title}"
-                    if called(name) != name
+                    f"{paper} {short_name(name)}: {known[name].title}"
+                    if short_name(name) != name
                     else known[name].title
                 )
                 points = {f"{RESULTS}/figures/{name}.csv": y}

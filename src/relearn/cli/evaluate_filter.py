@@ -28,14 +28,14 @@ ATTACKS = ("feature_collision", "convex_polytope")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("filter", metavar="MODULE:CLASS")
-    parser.add_argument("--arguments", default="{}", help="of the class, as JSON")
+    parser.add_argument("--arguments", default="{}", help="arguments of the class, as JSON")
     parser.add_argument("--attacks", nargs="+", default=list(ATTACKS), help=f"default: {' '.join(ATTACKS)}")
     add_shared(parser)
 
 
 def add_shared(parser: argparse.ArgumentParser) -> None:
     """The options that both verbs for methods of the user's own have."""
-    parser.add_argument("--setup", help="name of `relearn setups`; default: the one that the data is of")
+    parser.add_argument("--setup", help="name of `relearn setups`; default: the set-up of the data")
     parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
     parser.add_argument("--results", type=Path, help="finished runs; default: results/<scale>")
     parser.add_argument("--victims", nargs="+", default=[], help="default: all")
@@ -63,7 +63,7 @@ def main(args: argparse.Namespace) -> int:
         raise ValueError(f"--arguments: found {args.arguments!r}: {error}") from None
     check(args.filter, arguments)
     DEFENCES[own_method.OWN] = args.filter
-    values, results = opened(args)
+    values, results = load_results(args)
     changed = own_method.with_filter(values, args.attacks, arguments)
     code = run(own_method.jobs(changed, values["scale"], results, args.out, machine(args), args.victims))
     if code == 0:
@@ -100,7 +100,7 @@ def check(name: str, arguments: dict[str, Any]) -> None:
         )
 
 
-def opened(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
+def load_results(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     """The parameters in force and the results folder, whose data set is that of the set-up.
 
     Raises:

@@ -46,7 +46,7 @@ def main(args: argparse.Namespace) -> int:
     allowed = [*DEFENCES, "adversarial_training"]
     if unknown := sorted(set(args.defences) - set(allowed)):
         raise ValueError(f"--defences: found {unknown[0]}, allowed: {', '.join(allowed)}")
-    values, results = shared.opened(args)
+    values, results = shared.load_results(args)
     if args.eps is None and args.setup is None:
         raise ValueError("found neither --setup nor --eps, allowed: one of them, for the size of the ball")
     eps = args.eps if args.eps is not None else setups.load()[args.setup].eps_255 / 255

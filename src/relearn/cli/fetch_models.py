@@ -20,9 +20,9 @@ NEEDS_TORCH = False
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "manifest", type=_address, help="address or path of a manifest.json; its parts lie beside it"
+        "manifest", type=_address, help="address or path of a manifest.json; its parts are in the same folder"
     )
-    parser.add_argument("--sha256", help="of the manifest; refuse another one")
+    parser.add_argument("--sha256", help="checksum of the manifest; any other manifest is refused")
     parser.add_argument("--keep", type=Path, help="folder for the parts; default: the cache")
 
 
@@ -38,11 +38,11 @@ def main(args: argparse.Namespace) -> int:
     from relearn.cli import adopt
 
     text, base = read(args.manifest)
-    manifest = checked(text, args.manifest, args.sha256)
+    manifest = parse_manifest(text, args.manifest, args.sha256)
     found = [part(one, base, args.keep, manifest["commit"]) for one in manifest["parts"]]
     print(f"{len(found)} files checked, {len(manifest['runs'])} runs of scale {manifest['scale']}")
     with contextlib.ExitStack() as stack:
-        return adopt.take(adopt.opened(found, stack), manifest["scale"], whole=False)
+        return adopt.take(adopt.open_records(found, stack), manifest["scale"], whole=False)
 
 
 def _address(text: str) -> str | Path:
@@ -63,7 +63,7 @@ def read(address: str | Path) -> tuple[bytes, str | Path]:
     return answer.content, address.rpartition("/")[0]
 
 
-def checked(text: bytes, name: str | Path, sha256: str | None) -> dict[str, Any]:
+def parse_manifest(text: bytes, name: str | Path, sha256: str | None) -> dict[str, Any]:
     """The manifest.
 
     Raises:

@@ -27,7 +27,7 @@ HEAD = """\
 #!/bin/sh
 # relearn jobs{arguments}: {count} jobs in order, for a machine without Snakemake.
 # Start it in the root of the checkout, as often as you like: a job whose record is there is skipped.
-# Bring the records back and say `relearn adopt FOLDER`, where FOLDER holds them.
+# Copy the records back and run `relearn adopt FOLDER`, where FOLDER contains them.
 set -eu
 command -v relearn >/dev/null 2>&1 || relearn() {{
   PYTHONPATH="src${{PYTHONPATH:+:$PYTHONPATH}}" "${{PYTHON:-python3}}" -m relearn "$@"

@@ -46,15 +46,15 @@ def main(args: argparse.Namespace) -> int:
     everywhere = args.scale == ALL or not (args.kind or args.scale)
     scales = [Scale(name) for name in SCALES] if everywhere else [Scale(args.scale)]
     known = targets.targets().values()
-    print("finished runs of those that each is made of, CPU time for the rest, and what is rendered")
+    print("per target: finished runs of those that it needs, CPU time for the rest, and what is rendered")
     for kind in args.kind or WHOLE:
         mine = [target for target in known if target.kind == kind]
         rows = [(target.name, *(scale.state(target) for scale in scales), _title(target)) for target in mine]
         _print([(kind, *(scale.name for scale in scales), ""), *rows])
     if not args.kind:
         counts = {kind: sum(target.kind == kind for target in known) for kind in KINDS if kind not in WHOLE}
-        told = ", ".join(f"{count} {kind} (`relearn list {kind}`)" for kind, count in counts.items())
-        print(f"\nand {told}\nrun one: `relearn reproduce NAME`")
+        summary = ", ".join(f"{count} {kind} (`relearn list {kind}`)" for kind, count in counts.items())
+        print(f"\nand {summary}\nrun one: `relearn reproduce NAME`")
     return 0
 
 

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--study", nargs="+", default=[], help="studies, or other targets of snakemake; default: all"
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("pack.tar"), help="parts of data are written beside it"
+        "--out", type=Path, default=Path("pack.tar"), help="data parts are written to the same folder"
     )
     parser.add_argument(
         "--check", action="store_true", help="only the runs that `sh check.sh` there compares with the CPU"
@@ -117,7 +117,7 @@ def prepare(left: Iterable[Job]) -> None:
         command = [sys.executable, "-m", "relearn", *words_of(job)]
         command += ["--device", "cpu", "--out", job.folder, "--log", job.logs[0]]
         if subprocess.run(command, check=False).returncode:
-            raise ValueError(f"{job.folder}: failed, so that the jobs that read it cannot be packed")
+            raise ValueError(f"{job.folder}: failed, so the jobs that read it cannot be packed")
 
 
 def words_of(job: Job) -> list[str]:

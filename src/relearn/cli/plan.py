@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "target", nargs="*", help="a study, study/step, or a file or folder of a run; default: everything"
     )
     parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
-    parser.add_argument("--study", action="append", default=[], help="show this study alone; may be repeated")
+    parser.add_argument("--study", action="append", default=[], help="show only this study; may be repeated")
     parser.add_argument(
         "--device", default="cpu", help="cpu (this machine) | a100 | h100 | h200, by published peak"
     )
@@ -39,11 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="FOLDER",
-        help="make the shipped table anew from results/published/...",
+        help="rebuild the shipped table from results/published/...",
     )
-    other.add_argument(
-        "--check", action="store_true", help="print how far forecasts were from what was measured"
-    )
+    other.add_argument("--check", action="store_true", help="compare forecasts with measurements")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -67,7 +65,7 @@ def main(args: argparse.Namespace) -> int:
     if args.json:
         import json
 
-        print(json.dumps(text.plain(found, params["scale"], on), indent=1))
+        print(json.dumps(text.to_dict(found, params["scale"], on), indent=1))
     else:
         print(text.page(found, params["scale"], on), end="")
     return 0
@@ -82,7 +80,7 @@ def collect(folders: Sequence[Path]) -> int:
         counting.count_missing(nets, lambda line: print(f"not counted: {line}", file=sys.stderr)),
         counts.SHIPPED,
     )
-    rows = [row for folder in folders for row in evidence.published(folder)]
+    rows = [row for folder in folders for row in evidence.published_rows(folder)]
     found = fitting.efficiencies(rows, machine.device("cpu"))
     evidence.keep(rows, found)
     print(f"{evidence.SHIPPED}: {len(rows)} runs; efficiencies {', '.join(f'{one:.2f}' for one in found)}")
@@ -94,7 +92,7 @@ def check() -> int:
     from relearn.forecast import check as against
     from relearn.forecast import evidence, fitting, machine
 
-    efficiencies, rows = evidence.shipped()
+    efficiencies, rows = evidence.load_shipped()
     lines = against.lines(rows, machine.device("cpu"), efficiencies, fitting.efficiencies)
     print(against.markdown(lines), end="")
     return 0
@@ -121,5 +119,5 @@ def text_of(found: Machine) -> str:
     """The rates in one line."""
     return (
         f"{found.name}: {found.convolutions / 1e9:.0f} GFLOP/s in convolutions, {found.products / 1e9:.0f} in products, "
-        f"{found.bandwidth / 1e9:.1f} GB/s, {found.calls / 1e3:.0f} thousand calls a second, {found.start_s:.2f} s a start"
+        f"{found.bandwidth / 1e9:.1f} GB/s, {found.calls / 1e3:.0f} thousand calls per second, {found.start_s:.2f} s per start"
     )

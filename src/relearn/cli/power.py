@@ -54,9 +54,11 @@ def main(args: argparse.Namespace) -> int:
     )
     for claim in wanted:
         one = found.get((claim.section, claim.id))
-        said = undecided_formats.lines(one) if one else ["decided, or without chance"] * bool(args.claim)
-        if said:
-            print(f"{claim.section} {claim.id}: {claim.verdict.replace('_', ' ')}", *said, sep="\n  ")
+        text = (
+            undecided_formats.lines(one) if one else ["decided, or not subject to chance"] * bool(args.claim)
+        )
+        if text:
+            print(f"{claim.section} {claim.id}: {claim.verdict.replace('_', ' ')}", *text, sep="\n  ")
     if not args.claim:
         print(f"{len(found)} of {len(judged)} claims are not decided at scale {scale}")
     return 0

@@ -31,7 +31,7 @@ def leads() -> bool:
     return not launched() or os.environ["RANK"] == "0"
 
 
-def wanted(step: ModuleType, args: argparse.Namespace) -> int:
+def process_count(step: ModuleType, args: argparse.Namespace) -> int:
     """How many processes shall make the run: those of the command line, as far as ``--device auto`` finds devices for them.
 
     Raises:

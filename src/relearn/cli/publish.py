@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="source",
         type=Path,
         metavar="FOLDER",
-        help="default: results/<scale>; a published set will do",
+        help="default: results/<scale>; may be a published set",
     )
     parser.add_argument(
         "--study",
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-mixed",
         action="store_true",
-        help="runs of several commits, or with changes; README.md then says so",
+        help="allow runs of several commits or with uncommitted changes; README.md then says so",
     )
 
 
@@ -126,6 +126,6 @@ def _same(values: dict[str, Any], fresh: Sequence[Run], kept: Sequence[Run]) -> 
     same = [run for run in kept if planned.get(run.record["run"]) == run.record["code"]["version"]]
     left = [run for run in same if run.folder not in anew]
     print(
-        f"{len(left)} published runs stay, {len(same) - len(left)} are made anew, {len(kept) - len(same)} are not of today's plan"
+        f"{len(left)} published runs stay, {len(same) - len(left)} are replaced, {len(kept) - len(same)} are not in the current plan"
     )
     return left

@@ -41,7 +41,7 @@ ASIDE = ".aside"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="say it, change nothing")
+    parser.add_argument("--dry-run", action="store_true", help="only report, change nothing")
     parser.add_argument(
         "--quick", action="store_true", help="do not read the artefacts to compare their sha256"
     )
@@ -63,7 +63,7 @@ def main(args: argparse.Namespace) -> int:
         if engines or jobs:
             print("Snakemake's lock: held, see above")
         else:
-            print("Snakemake's lock: nobody alive holds it" + ("; removed" if change else ""))
+            print("Snakemake's lock: no running process holds it" + ("; removed" if change else ""))
             if change:
                 shutil.rmtree(locks[0].parent)
     for root in roots:
@@ -106,7 +106,7 @@ def go_on(touched: Iterable[str]) -> int:
         command += [] if scale == default else ["--config", f"scale={scale}"]
         way = f"`{shlex.join(command)}`" + (" or `dvc repro`" if scale == default else "")
         if why := refusal(command):
-            print(f"cannot go on: Snakemake refuses `{shlex.join(command)}`: {why}; mend that first")
+            print(f"cannot go on: Snakemake refuses `{shlex.join(command)}`: {why}; fix that first")
             status = USE
         else:
             print(f"go on: {way}; finished runs stay, unfinished ones resume")
@@ -153,7 +153,7 @@ def jobs_alive(root: Path) -> Iterator[tuple[str, int]]:
     for lock in sorted((root / "work").glob("*.lock")):
         pid = holder(lock)
         if pid is not None:
-            yield called(spool.tell(root / "spool" / f"{lock.stem}.jsonl"), lock.stem), pid
+            yield display_name(spool.tell(root / "spool" / f"{lock.stem}.jsonl"), lock.stem), pid
 
 
 def unfinished(root: Path) -> Iterator[str]:
@@ -161,16 +161,16 @@ def unfinished(root: Path) -> Iterator[str]:
     for path in sorted((root / "spool").glob("*.jsonl")):
         story = spool.tell(path)
         if story is None:
-            yield f"{path}: no start line in it; the run begins anew"
+            yield f"{path}: no start line in it; the run starts again"
             continue
         if story.status == spool.FINISHED or holder(root / "work" / f"{path.stem}.lock") is not None:
             continue
-        how = {spool.RUNNING: "ended without a word"}.get(story.status, story.status)
+        how = {spool.RUNNING: "ended without a message"}.get(story.status, story.status)
         step = max((place for _, place in story.points), default=None)
-        line = f"{called(story, path.stem)}: {how}" + (f" ({story.reason})" if story.reason else "")
+        line = f"{display_name(story, path.stem)}: {how}" + (f" ({story.reason})" if story.reason else "")
         line += "" if step is None else f", last step {step}"
         kept = any((root / "work" / path.stem).rglob("*.json"))
-        yield line + ("; resumes from its checkpoint" if kept else "; begins anew")
+        yield line + ("; resumes from its checkpoint" if kept else "; starts again")
 
 
 def unsound(root: Path, *, quick: bool = False) -> dict[Path, str]:
@@ -211,7 +211,7 @@ def temporaries(root: Path) -> list[Path]:
     return sorted(path for kind in ("tmp", "part") for path in root.rglob(f".*.{kind}"))
 
 
-def called(story: spool.Story | None, run: str) -> str:
+def display_name(story: spool.Story | None, run: str) -> str:
     """A readable name of a run: step, labels, seed; its id if there is no spool."""
     if story is None:
         return f"run {run}"

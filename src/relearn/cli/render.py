@@ -26,7 +26,9 @@ PAGE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--root", type=Path, help="its runs/ is read, the rest written; default: results/<scale>"
+        "--root",
+        type=Path,
+        help="its runs/ is read and the results are written there; default: results/<scale>",
     )
     parser.add_argument(
         "--from",
@@ -45,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--self-contained",
         action="store_true",
-        help="report.html holds its figures; without, it refers to them",
+        help="embed the figures in report.html; default: link to them",
     )
     parser.add_argument(
         "--cores", type=int, metavar="N", help="processes that draw figures; default: one per core"
@@ -132,7 +134,7 @@ def write(
         if name not in loaded:
             raise ValueError(f"--artefact: {_unknown(name, list(loaded))}")
     evidence = {study: Evidence(run for run in found if run.study == study) for study in _studies(loaded)}
-    defined = {name: artefacts.expanded(one, evidence[one.study].runs) for name, one in loaded.items()}
+    defined = {name: artefacts.expand_rows(one, evidence[one.study].runs) for name, one in loaded.items()}
     tables, coverages = {}, []
     chosen = [defined[name] for name in args.artefact or defined]
     draw([one for one in chosen if one.kind != "table"], evidence, renderers, new / "figures", args)

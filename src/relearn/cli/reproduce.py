@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
     parser.add_argument("--cores", default="all", help="jobs at once; default: as many as there are cores")
-    parser.add_argument("-n", "--dry-run", action="store_true", help="say what would run")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="print what would run")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -44,7 +44,7 @@ def main(args: argparse.Namespace) -> int:
     values = parameters.load("params.yaml", args.scale)
     plans = targets.plans(values)
     for target in wanted:
-        print(announced(target, plans, values["scale"]), file=sys.stderr, flush=True)
+        print(announce(target, plans, values["scale"]), file=sys.stderr, flush=True)
     status = _snakemake(args, [target.name for target in wanted])
     studies = [
         target for target in wanted if target.kind == "studies"
@@ -55,7 +55,7 @@ def main(args: argparse.Namespace) -> int:
     return status
 
 
-def announced(target: Target, plans: targets.Plans, scale: str) -> str:
+def announce(target: Target, plans: targets.Plans, scale: str) -> str:
     """The line that says how many runs a target consists of.
 
     Raises:
@@ -67,11 +67,9 @@ def announced(target: Target, plans: targets.Plans, scale: str) -> str:
             f"found {target.name}: no run of it is planned at scale {scale}; allowed: another --scale"
         )
     needed = targets.needed(found, plans)
-    how = (
-        "" if exact else " (all runs of its steps: which of them it reads is known only when they are there)"
-    )
+    how = "" if exact else " (all runs of its steps: which of them it reads is known only after they finish)"
     runs = f"{len(found)} run" + "s" * (len(found) != 1)
-    return f"{target.name}: made of {runs}{how}; {len(needed)} with all that they read"
+    return f"{target.name}: made of {runs}{how}; {len(needed)} with their inputs"
 
 
 def _snakemake(args: argparse.Namespace, names: list[str]) -> int:

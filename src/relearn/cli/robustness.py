@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--arguments", type=_json, default={}, help="more arguments of the named network, as JSON"
     )
     model.add_argument(
-        "--average", action="store_true", help="the moving average in the checkpoint, where it has one"
+        "--average", action="store_true", help="use the moving average in the checkpoint, if it has one"
     )
     images = parser.add_argument_group("images")
     images.add_argument(
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=PLACE",
         help=", ".join(SETS),
     )
-    images.add_argument("--images", type=int, default=0, help="of each set, at equal distances (0: all)")
+    images.add_argument("--images", type=int, default=0, help="images of each set, evenly spaced (0: all)")
     images.add_argument("--size", type=int, help="side of the crop (default: the network's)")
     images.add_argument(
         "--crop-ratio", type=float, help="crop over resized shorter side (default: timm's, or 0.875)"
@@ -91,7 +91,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     made.add_argument("--pgd-restarts", type=int, default=1)
     made.add_argument("--pgd-images", type=int, default=1000)
     made.add_argument(
-        "--pgd-unchecked", action="store_true", help="do not look for masked gradients (about 3 attacks less)"
+        "--pgd-unchecked",
+        action="store_true",
+        help="skip the check for masked gradients (saves about 3 attacks)",
     )
     made.add_argument("--autoattack-eps", type=_radius, nargs="+", default=[])
     made.add_argument("--autoattack-images", type=int, default=1000)
@@ -161,8 +163,8 @@ def network(args: argparse.Namespace) -> tuple[VisionClassifier, dict[str, Any]]
             raise FileNotFoundError(f"--model {args.model}: no such file")
         net = vision.FILE.load(Path(args.model))
         return net, protocol_of(args, {"size": net.description["size"]})
-    told = of_timm(args.model)
-    protocol = protocol_of(args, told)
+    pretrained = of_timm(args.model)
+    protocol = protocol_of(args, pretrained)
     made = {"classes": args.classes, "size": protocol["size"], **args.arguments}
     if args.pretrained and not args.weights:
         mean, std = checkpoints.normalisation(args.model)
@@ -173,7 +175,7 @@ def network(args: argparse.Namespace) -> tuple[VisionClassifier, dict[str, Any]]
                 f"--model {args.model}: no pretrained weights: {' '.join(str(error).split())[:300]}"
             ) from None
         return net.eval(), protocol
-    if not told:
+    if not pretrained:
         vision.create(args.model, **made)  # raises for an unknown name and suggests the nearest
     if args.weights is None or args.pretrained:
         raise ValueError(f"--model {args.model}: needs weights; allowed: --weights FILE, or --pretrained")
@@ -195,16 +197,16 @@ def of_timm(name: str) -> dict[str, Any]:
     known = import_module("timm")
     if not known.is_model(name):
         return {}
-    told = known.get_pretrained_cfg(name)
+    pretrained = known.get_pretrained_cfg(name)
     return {
-        "size": (told.test_input_size or told.input_size)[-1],
-        "crop_ratio": told.test_crop_pct or told.crop_pct,
-        "crop_mode": told.crop_mode,
-        "interpolation": told.interpolation,
+        "size": (pretrained.test_input_size or pretrained.input_size)[-1],
+        "crop_ratio": pretrained.test_crop_pct or pretrained.crop_pct,
+        "crop_mode": pretrained.crop_mode,
+        "interpolation": pretrained.interpolation,
     }
 
 
-def protocol_of(args: argparse.Namespace, told: dict[str, Any]) -> dict[str, Any]:
+def protocol_of(args: argparse.Namespace, pretrained: dict[str, Any]) -> dict[str, Any]:
     """The values of :data:`relearn.studies.robustness.steps.folder_sets.KEYS` and the crop mode.
 
     Each is taken from the options, else from the network's configuration, else 0.875, center, bicubic.
@@ -217,8 +219,8 @@ def protocol_of(args: argparse.Namespace, told: dict[str, Any]) -> dict[str, Any
         "crop_mode": CROP_MODES[0],
         "interpolation": INTERPOLATION,
     }
-    said = {name: getattr(args, name) for name in chosen}
-    for source in (told, said):
+    arguments = {name: getattr(args, name) for name in chosen}
+    for source in (pretrained, arguments):
         chosen |= {name: value for name, value in source.items() if value}
     if chosen["interpolation"] not in INTERPOLATIONS:
         raise ValueError(f"--interpolation {chosen['interpolation']!r}; allowed: {', '.join(INTERPOLATIONS)}")

@@ -30,7 +30,7 @@ def main(args: argparse.Namespace) -> int:
         for setup in known.values():
             split = "/".join(str(count) for count in setup.split.values())
             print(
-                f"{setup.name}: {setup.dataset}, {split} images a class, {len(setup.targets)} targets of class"
+                f"{setup.name}: {setup.dataset}, {split} images per class, {len(setup.targets)} targets of class"
                 f" {setup.target_class}, {len(setup.bases)} bases of class {setup.poison_class}, eps {setup.eps_255}/255"
             )
         return 0

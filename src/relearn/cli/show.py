@@ -67,9 +67,11 @@ def _render(words: list[str]) -> None:
 
     parser = argparse.ArgumentParser()
     render.add_arguments(parser)
-    with contextlib.redirect_stdout(io.StringIO()) as said:  # one line per artefact, and one per run left out
+    with contextlib.redirect_stdout(
+        io.StringIO()
+    ) as output:  # one line per artefact, and one per run left out
         render.main(parser.parse_args(words))
-    left_out = [line for line in said.getvalue().splitlines() if line.startswith("render: left out")]
+    left_out = [line for line in output.getvalue().splitlines() if line.startswith("render: left out")]
     for line in left_out:
         print(line, file=sys.stderr)
     if left_out:
@@ -91,11 +93,11 @@ def _claim(target: Target, root: Path, scale: str) -> str:
     section = claims.Section(part.PREDICATES, part.power)
     judged = claims.judge_all({study.name: {target.id: entry}}, evidence, {study.name: section})
     lines = claims_formats.markdown(judged, scale).split("\n")
-    said = [
+    text = [
         f"{target.name}: {judged[0].verdict.replace('_', ' ')}",
         f"says: {entry['says']} ({entry['source']})",
     ]
-    said += [f"decided by: {entry['predicate']}"]
-    said += [line for line in lines if line.startswith("- ") and not line.startswith("- [")]
-    said += [f"not run: {lacking}" for lacking in judged[0].missing]
-    return "\n".join([*said, *(f"left out: {problem}" for problem in problems)]) + "\n"
+    text += [f"decided by: {entry['predicate']}"]
+    text += [line for line in lines if line.startswith("- ") and not line.startswith("- [")]
+    text += [f"not run: {lacking}" for lacking in judged[0].missing]
+    return "\n".join([*text, *(f"left out: {problem}" for problem in problems)]) + "\n"

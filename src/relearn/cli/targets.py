@@ -189,7 +189,7 @@ def _artefact_reader(study: Study, name: str) -> tuple[Artefact, Callable[[Evide
     artefact = _all_artefacts()[name]
 
     def call(evidence: Evidence) -> None:
-        whole = artefacts.expanded(artefact, evidence.runs)
+        whole = artefacts.expand_rows(artefact, evidence.runs)
         if whole.kind == "table":
             table.build(whole, evidence)
         else:

@@ -30,7 +30,7 @@ Find runs by what they are for, for example
     tags.artefact LIKE '%table 4.1;%' and tags.initialisation = 'gradinit'
     tags.claim LIKE '%cp_beats_fc;%'
 
-Below each step stand its runs; docs/tracking.md has more."""
+The runs of each step are below it; docs/tracking.md has more."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,10 +67,10 @@ def main(args: argparse.Namespace) -> int:
     else:
         check(args.root)
     with contextlib.ExitStack() as stack:
-        return bring(args, [opened(root, stack) for root in args.root or roots()], stop)
+        return bring(args, [open_root(root, stack) for root in args.root or roots()], stop)
 
 
-def opened(root: Path, stack: contextlib.ExitStack) -> Path:
+def open_root(root: Path, stack: contextlib.ExitStack) -> Path:
     """The folder, or a temporary one with the runs and the rendering of a published set."""
     from relearn.runs.run_store import is_store
 
@@ -92,12 +92,12 @@ def bring(args: argparse.Namespace, where: Sequence[Path], stop: Callable[[], bo
 
     known = used_by()
     if args.follow:
-        told = tracking.follow(where, args.uri, stop=stop, used_by=known, interval_s=args.interval)
+        imported = tracking.follow(where, args.uri, stop=stop, used_by=known, interval_s=args.interval)
     else:
-        told = tracking.import_spool(where, args.uri, used_by=known)
-    for problem in told.problems:
+        imported = tracking.import_spool(where, args.uri, used_by=known)
+    for problem in imported.problems:
         print(f"relearn track: {problem}", file=sys.stderr)
-    print(f"relearn track: {told}")
+    print(f"relearn track: {imported}")
     return 0
 
 

@@ -66,8 +66,8 @@ def main(args: argparse.Namespace) -> int:
             " after the first run, or name --root"
         )
     if where:
-        told = tracking.import_spool(where, uri, used_by=track.used_by())
-        print(f"relearn ui: {told}", flush=True)
+        imported = tracking.import_spool(where, uri, used_by=track.used_by())
+        print(f"relearn ui: {imported}", flush=True)
     else:
         connection.open_store(uri)
     port = free_port(args.host, args.port)

@@ -19,7 +19,7 @@ from relearn.studies import parameters
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--params", default=Path("params.yaml"), type=Path, help="the file; overlays lie in params/"
+        "--params", default=Path("params.yaml"), type=Path, help="the parameter file; overlays are in params/"
     )
     parser.add_argument("--scale", help=f"one of {', '.join(params.SCALES)}; by default the file's own")
     parser.add_argument("--schema", action="store_true", help="print the JSON schema of params.yaml and end")

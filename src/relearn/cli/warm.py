@@ -57,7 +57,7 @@ def main(args: argparse.Namespace) -> int:
 
     parent = os.getppid()
     parents.tie(signal.SIGKILL)  # until it serves: the imports can take longer than it may outlive its engine
-    if (pid := parents.gone(parents.announced())) is not None:
+    if (pid := parents.first_gone(parents.announced())) is not None:
         raise RuntimeError(f"process {pid}, which started this one, is gone")
     if not sys.platform.startswith("linux"):
         raise ValueError(f"{sys.platform}: warm starts need Linux; every job starts plainly here")
@@ -78,7 +78,7 @@ def main(args: argparse.Namespace) -> int:
 
     def refuses(argv: list[str]) -> str:
         step = steps.get((argv[0], argv[1]))
-        return "" if getattr(step, "NEEDS_TORCH", False) else "this step does without torch, and starts fast"
+        return "" if getattr(step, "NEEDS_TORCH", False) else "this step does not use torch and starts fast"
 
     server = warm_server.Server(args.socket, cli.main, stamp, parent, refuses)
     print(f"relearn warm: listening at {args.socket}", flush=True)

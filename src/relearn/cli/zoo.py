@@ -93,7 +93,7 @@ def page() -> str:
 
 def _rows(names: Iterable[str]) -> list[tuple[str, ...]]:
     """A header and one row per network; empty columns are left out."""
-    said = _printed()
+    printed = _printed()
     head = (
         "name",
         "printed as",
@@ -108,7 +108,7 @@ def _rows(names: Iterable[str]) -> list[tuple[str, ...]]:
     rows = []
     for name in names:
         count = _counts(name)
-        title, millions, giga, note = said.get(name, ("", "", "", ""))
+        title, millions, giga, note = printed.get(name, ("", "", "", ""))
         other = _counts(TIMMS[name]) if name in TIMMS else None
         rows.append(
             (
@@ -133,9 +133,9 @@ def _printed() -> dict[str, tuple[str, str, str, str]]:
     from relearn.measures.vision_counts import PRINTED
 
     found = {
-        name: (title, said.millions, said.giga or "", said.reason)
+        name: (title, published.millions, published.giga or "", published.reason)
         for title, name in NETWORKS.items()
-        if (said := PUBLISHED.get(title))
+        if (published := PUBLISHED.get(title))
     }
     for title, row in PRINTED.items():
         if row.size == 224:

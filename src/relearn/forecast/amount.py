@@ -28,7 +28,7 @@ def amount_of(work: Work) -> Amount | None:
 
 
 def _amount(one: Pass) -> Amount | None:
-    net = counts.of(one.net)
+    net = counts.counts_of(one.net)
     if net is None:
         return None
     arithmetic, calls = one.mode

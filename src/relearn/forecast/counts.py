@@ -38,7 +38,7 @@ def table() -> dict[str, Counts]:
     return {**_read(SHIPPED), **_read(own_file())}
 
 
-def of(net: Net | Counts) -> Counts | None:
+def counts_of(net: Net | Counts) -> Counts | None:
     """The counts of a network; None if it has not been counted yet."""
     return net if isinstance(net, Counts) else table().get(key(net))
 

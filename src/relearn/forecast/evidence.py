@@ -74,7 +74,7 @@ def work_behind(job: Job) -> tuple[str, Amount | None]:
     return ("", None) if work is None else (work.kind, amount_of(work))
 
 
-def published(folder: Path) -> Iterator[Row]:
+def published_rows(folder: Path) -> Iterator[Row]:
     """The rows of all records in a published set."""
     for record, job in _recorded(folder):
         yield row_of(record, job)
@@ -122,7 +122,7 @@ def job_of(
 
 
 @cache
-def shipped() -> tuple[tuple[float, ...], list[Row]]:
+def load_shipped() -> tuple[tuple[float, ...], list[Row]]:
     """The efficiencies and the rows of the shipped table."""
     found = json.loads(gzip.decompress(SHIPPED.read_bytes()))
     rows = [Row._make([*row[:-1], row[-1] and Amount(*row[-1])]) for row in found["rows"]]
@@ -139,7 +139,7 @@ def keep(rows: Iterable[Row], efficiencies: Sequence[float], path: Path = SHIPPE
     text = ",\n".join(f"  {line}" for line in lines)
     whole = f'{{\n "efficiencies": {head},\n "rows": [\n{text}\n ]\n}}\n'
     write(path, gzip.compress(whole.encode(), compresslevel=9, mtime=0))
-    shipped.cache_clear()
+    load_shipped.cache_clear()
 
 
 def _short(value: float) -> float:

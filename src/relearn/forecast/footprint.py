@@ -36,7 +36,7 @@ def footprint(job: Job, measured: Mapping[tuple[str, str, str], float]) -> Footp
     largest, weights = 0.0, 0.0
     work = work_of(job)
     for one in work.passes if work else ():
-        net = counts.of(one.net)
+        net = counts.counts_of(one.net)
         if net is None or not net.weights:
             continue
         held = HELD * net.weights if one.mode[0] >= 3 else 4 * net.weights

@@ -106,7 +106,7 @@ def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: {error}; `relearn plan --calibrate` writes it anew") from None
+        raise ValueError(f"{path}: {error}; `relearn plan --calibrate` rewrites it") from None
 
 
 def _machine(values: Mapping[str, Any], path: Path) -> Machine:
@@ -114,4 +114,4 @@ def _machine(values: Mapping[str, Any], path: Path) -> Machine:
     try:
         return Machine(**{key: value for key, value in values.items() if key in known})
     except TypeError as error:
-        raise ValueError(f"{path}: {error}; `relearn plan --calibrate` writes it anew") from None
+        raise ValueError(f"{path}: {error}; `relearn plan --calibrate` rewrites it") from None

@@ -44,7 +44,7 @@ def jobs_of(params: Mapping[str, Any], studies: Iterable[str] = STUDIES) -> dict
     return book
 
 
-def behind(book: Mapping[str, Job], targets: Sequence[str]) -> list[Job]:
+def with_ancestors(book: Mapping[str, Job], targets: Sequence[str]) -> list[Job]:
     """The jobs selected by targets and all jobs whose outputs these read, in the order of the plan.
 
     Args:

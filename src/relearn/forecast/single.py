@@ -40,7 +40,7 @@ def expected_seconds(study: str, step: str, settings: Mapping[str, Any]) -> floa
 
 @cache
 def _correction(scale: str) -> Correction:
-    efficiencies, rows = evidence.shipped()
+    efficiencies, rows = evidence.load_shipped()
     return Correction(machine.this_machine(), efficiencies, rows, scale, reference=machine.device("cpu"))
 
 
@@ -48,7 +48,7 @@ def _correction(scale: str) -> Correction:
 def _means() -> dict[tuple[str, ...], float]:
     """Mean CPU seconds of runs with equal settings, and of each step."""
     found: dict[tuple[str, ...], list[float]] = defaultdict(list)
-    for row in evidence.shipped()[1]:
+    for row in evidence.load_shipped()[1]:
         for key in ((row.study, row.step, row.settings), (row.study, row.step)):
             found[key].append(row.cpu_s)
     return {key: statistics.fmean(many) for key, many in found.items()}

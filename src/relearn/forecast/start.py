@@ -36,7 +36,7 @@ def start(
     book = planned.jobs_of(params)
     jobs = [book[folder] for folder in folders if folder in book]
     fixed = summary.correction(params["scale"], on, records_of(jobs), jobs)
-    part = summary.summed(
+    part = summary.sum_up(
         [summary.planned_job(job, State("to do", why.get(job.folder, "")), fixed) for job in jobs], on
     )
     for one in part.jobs:
@@ -50,16 +50,16 @@ def start(
 
 def _jobs(part: summary.Part, scale: str) -> str:
     reasons = Counter(one.state.why or "to do" for one in part.jobs)
-    said = ", ".join(f"{count} {why}" for why, count in reasons.most_common(MOST))
+    reason_text = ", ".join(f"{count} {why}" for why, count in reasons.most_common(MOST))
     studies = ", ".join(one.name for one in part.parts)
-    return f"jobs: {len(part.jobs)} at scale {scale} ({said}) of {studies}"
+    return f"jobs: {len(part.jobs)} at scale {scale} ({reason_text}) of {studies}"
 
 
 def _forecast(part: summary.Part, on: machine.Machine) -> str:
     middle, low, high = part.seconds
     times = f"{text.duration(middle)} of CPU time ({text.duration(low)} to {text.duration(high)})"
     places = f"{text.size(part.memory_mb)} of memory, {text.size(part.disk_mb)} of disk"
-    beside = f"; no cost is known of {part.unknown}" if part.unknown else ""
+    beside = f"; unknown cost: {part.unknown} jobs" if part.unknown else ""
     return (
         f"forecast: {times}, {text.duration(part.schedule.wall_s)} with {on.cores} at once, {places}{beside}"
     )
@@ -67,8 +67,8 @@ def _forecast(part: summary.Part, on: machine.Machine) -> str:
 
 def _data(sets: list[data_sets.DataSet], missing: list[data_sets.DataSet]) -> str:
     lost = {one.name for one in missing}
-    said = [f"{one.title} {'missing' if one.name in lost else one.status}" for one in sets]
-    return f"data: {', '.join(said) or 'none from outside'}"
+    states = [f"{one.title} {'missing' if one.name in lost else one.status}" for one in sets]
+    return f"data: {', '.join(states) or 'none from outside'}"
 
 
 def _refusal(missing: list[data_sets.DataSet]) -> str:

@@ -66,7 +66,7 @@ def _state(
     if record["code"]["version"] != version(*job.modules):
         return State(STALE, "code")
     if any(one.what != DONE for one in before):
-        return State(STALE, "its inputs are made anew")
+        return State(STALE, "its inputs are rebuilt")
     recorded = {one["path"]: one["sha256"] for many in record["inputs"].values() for one in many}
     asked = {path for paths in job.inputs.values() for path in paths}
     if asked != set(recorded):

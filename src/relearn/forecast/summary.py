@@ -103,12 +103,12 @@ def forecast(
 
     Args:
         params: all parameters with their ``scale``.
-        targets: see :func:`relearn.forecast.planned.behind`.
+        targets: see :func:`relearn.forecast.planned.with_ancestors`.
         on: the machine; None: this one.
         studies: only these studies are summed up; none given: all.
     """
     on = on or machine.this_machine()
-    jobs = planned.behind(planned.jobs_of(params), targets)
+    jobs = planned.with_ancestors(planned.jobs_of(params), targets)
     records = records_of(jobs)
     versions = KnownVersions()
     known = states(jobs, records, versions)
@@ -117,7 +117,7 @@ def forecast(
     jobs = [job for job in jobs if not wanted or job.study in wanted]
     fixed = correction(params["scale"], on, records, jobs)
     found = [planned_job(job, known[job.folder], fixed) for job in jobs]
-    return summed(found, on)
+    return sum_up(found, on)
 
 
 def correction(
@@ -127,7 +127,7 @@ def correction(
     jobs: Sequence[Job] = (),
 ) -> Correction:
     """The cost model of a machine, corrected by the shipped table and by this checkout's own records."""
-    efficiencies, rows = evidence.shipped()
+    efficiencies, rows = evidence.load_shipped()
     reference = machine.device("cpu")
     own = []
     for job in jobs:
@@ -148,7 +148,7 @@ def planned_job(job: Job, state: State, fixed: Correction) -> Planned:
     return Planned(job, state, cost, amount, footprint(job, fixed.memory))
 
 
-def summed(jobs: Sequence[Planned], on: machine.Machine) -> Part:
+def sum_up(jobs: Sequence[Planned], on: machine.Machine) -> Part:
     """All jobs, with one part per study, each with one part per step."""
     cores = on.gpus or on.cores
     whole = Part("all", jobs, cores, on.start_s)

@@ -23,7 +23,7 @@ def page(whole: Part, scale: str, on: Machine) -> str:
     ]
     head = [*COLUMNS[:4], f"{unit} time", *COLUMNS[5:]]
     rows = [row for part in whole.parts for row in [cells(part), *(cells(one, "  ") for one in part.parts)]]
-    lines += aligned([head, *rows, cells(whole)])
+    lines += align([head, *rows, cells(whole)])
     chain = whole.schedule.chain
     if chain:
         names = " > ".join(f"{job.study}/{job.step}" for job in chain)
@@ -38,7 +38,7 @@ def page(whole: Part, scale: str, on: Machine) -> str:
             f"`relearn plan --calibrate --scale {scale}` counts them"
         )
     if whole.unknown:
-        lines.append(f"{whole.unknown} jobs of which no cost is known are in no sum")
+        lines.append(f"{whole.unknown} jobs of unknown cost are in no sum")
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -73,7 +73,7 @@ def cells(part: Part, indent: str = "") -> list[str]:
     ]
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows as aligned text: names left, numbers right, two blanks between columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
@@ -103,7 +103,7 @@ def size(megabytes: float) -> str:
     return f"{megabytes / 1000:.1f} GB" if megabytes >= 1000 else f"{megabytes:.0f} MB"
 
 
-def plain(whole: Part, scale: str, on: Machine) -> dict[str, Any]:
+def to_dict(whole: Part, scale: str, on: Machine) -> dict[str, Any]:
     """The forecast as plain data: seconds, MB, counts."""
     found = numbers(whole)
     found["studies"] = {
@@ -115,7 +115,7 @@ def plain(whole: Part, scale: str, on: Machine) -> dict[str, Any]:
     return {"scale": scale, "machine": machine, **found}
 
 
-def ranged(seconds: float, part: Part) -> dict[str, float]:
+def with_range(seconds: float, part: Part) -> dict[str, float]:
     """A duration with the relative range of the part's seconds."""
     middle, low, high = part.seconds
     ends = {"low": low / middle, "high": high / middle} if middle else {"low": 1.0, "high": 1.0}
@@ -129,8 +129,8 @@ def numbers(part: Part) -> dict[str, Any]:
         "jobs": {"to_do": part.count(TO_DO), "stale": part.count(STALE), "done": part.count(DONE)},
         "reasons": dict(part.reasons),
         "seconds": {"forecast": round(middle, 2), "low": round(low, 2), "high": round(high, 2)},
-        "wall_s": ranged(plan.wall_s, part),
-        "chain_s": ranged(plan.chain_s, part),
+        "wall_s": with_range(plan.wall_s, part),
+        "chain_s": with_range(plan.chain_s, part),
         "chain": [job.folder for job in plan.chain],
         "memory_mb": round(part.memory_mb),
         "disk_mb": round(part.disk_mb, 2),

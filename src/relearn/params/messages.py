@@ -79,15 +79,15 @@ def _explanation(item: Any, tree: dict[str, Any]) -> str:
         return nearest(str(path[-1]), known, elsewhere)
     node = _node(tree, path)
     if item["type"] == "missing":
-        return f"missing, allowed: {allowed(node, tree)}"
+        return f"missing, allowed: {describe_allowed(node, tree)}"
     found = f"found {format_value(item['input'])}"
     if item["type"] == "value_error":
         return f"{found}, allowed: {item['ctx']['error']}"
     meant = guess(str(item["input"]), [word for word in node.get("enum", ()) if isinstance(word, str)])
-    return f"{found}, allowed: {allowed(node, tree)}" + (f"; nearest: {meant}" if meant else "")
+    return f"{found}, allowed: {describe_allowed(node, tree)}" + (f"; nearest: {meant}" if meant else "")
 
 
-def allowed(node: Mapping[str, Any], tree: Mapping[str, Any]) -> str:
+def describe_allowed(node: Mapping[str, Any], tree: Mapping[str, Any]) -> str:
     """A node of the JSON schema in words."""
     node = _resolved(node, tree)
     if "enum" in node or "const" in node:
@@ -97,7 +97,7 @@ def allowed(node: Mapping[str, Any], tree: Mapping[str, Any]) -> str:
     if kind == "array":
         least, most = node.get("minItems", 0), node["maxItems"]
         number = f"{least} to {most}" if least < most else f"{most}"
-        return f"a list of {number} values, each {allowed(node['items'], tree)}"
+        return f"a list of {number} values, each {describe_allowed(node['items'], tree)}"
     if kind == "object":
         return f"a mapping of {', '.join(node['properties'])}"
     words = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text"}

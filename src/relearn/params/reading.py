@@ -59,11 +59,11 @@ def load(
     settled: dict[str, Any] = {}
     if base.values:
         settled, found = faults.check(merged, model)
-        told = {(problem.file, problem.path) for problem in problems}
+        reported = {(problem.file, problem.path) for problem in problems}
         for key, text, missing in found:
             layers = [base, overlay, top] if missing else [top, overlay, base]
             problem = Problem(*_place(key[:-1] if missing else key, layers), key, text)
-            if (problem.file, key) not in told:
+            if (problem.file, key) not in reported:
                 problems.append(problem)
     if problems:
         rank = {base.file: 0, overlay.file: 1}

@@ -136,7 +136,7 @@ def _value(node: Any, path: KeyPath, source: Source) -> Any:
         return _mapping(node, path, source)
     if node.style:  # quoted or a block: a string for every reader
         return node.value
-    value, hint = plain(node.value)
+    value, hint = parse_scalar(node.value)
     if hint:
         source.refuse(line, path, f"found {node.value or 'nothing'}, allowed: {hint}")
     return value
@@ -159,7 +159,7 @@ def _mapping(node: Any, path: KeyPath, source: Source) -> dict[str, Any]:
     return values
 
 
-def plain(text: str) -> tuple[Any, str]:
+def parse_scalar(text: str) -> tuple[Any, str]:
     """The value of an unquoted scalar, and what to write instead if readers disagree on it (else "")."""
     if INTEGER.fullmatch(text):
         # int() rejects thousands of digits; such a number is out of every range anyway
@@ -183,7 +183,7 @@ def _instead(text: str) -> str:
     digits = text.replace("_", "").lstrip("+")
     if text.lower().lstrip("+-") in (".nan", ".inf"):
         return "a finite number"
-    if digits != text and plain(digits)[1] == "" and not WORD.fullmatch(digits):
+    if digits != text and parse_scalar(digits)[1] == "" and not WORD.fullmatch(digits):
         return digits
     if match := re.fullmatch(r"(-?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?)([0-9]+))?", digits):
         sign, whole, fraction, exponent_sign, exponent = match.groups()

@@ -48,7 +48,7 @@ class VisionImages(Section):
         if self.dataset == "imagenet" and found:
             yield "train_per_class", f"found {found}, allowed: 0 (all) of {self.dataset}"
         if self.dataset != "imagenet" and not 2 <= found <= most:
-            yield "train_per_class", f"found {found}, allowed: 2 to {most} images a class of {self.dataset}"
+            yield "train_per_class", f"found {found}, allowed: 2 to {most} images per class of {self.dataset}"
 
     def patch_conflicts(self, size: int) -> Iterator[Conflict]:
         """The patch size must divide the side of the images; the key is ``network.patch_size``."""

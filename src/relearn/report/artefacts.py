@@ -76,7 +76,7 @@ class Column:
 
     def of(self, row: Row) -> Column:
         """The column for this row, with ``{row}`` filled in."""
-        quantity, where = _filled(self.quantity, "{row}", row.id), _filled(self.where, "{row}", row.id)
+        quantity, where = _fill(self.quantity, "{row}", row.id), _fill(self.where, "{row}", row.id)
         if (quantity, where) == (self.quantity, self.where):
             return self  # the same object: a table looks up its cells by it
         return replace(self, quantity=quantity, where=where)
@@ -96,7 +96,7 @@ class Source:
         Raises:
             ValueError: the file cannot be read or has no values for this artefact.
         """
-        return published.of(self.file, self.artefact)
+        return published.values_of(self.file, self.artefact)
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,8 @@ class Artefact:
         """The caption; states what a cell shows unless it is a mean, the default."""
         if self.kind != "table" or self.aggregate == "mean":
             return self.caption
-        said = f"A cell: {self.aggregate} ± {self.spread_kind.replace('_', ' ')} over {self.over}s, (n) = {self.over}s."
-        return f"{self.caption} {said}"
+        legend = f"A cell: {self.aggregate} ± {self.spread_kind.replace('_', ' ')} over {self.over}s, (n) = {self.over}s."
+        return f"{self.caption} {legend}"
 
 
 def matches(where: Where, study: str, step: str, labels: Mapping[str, str]) -> bool:
@@ -237,7 +237,7 @@ def _source(raw: Mapping[str, str], folders: Mapping[str, Path]) -> Source:
     return Source(file=folders[raw["study"]] / published.FILE, **found)
 
 
-def expanded(artefact: Artefact, runs: Iterable[Any]) -> Artefact:
+def expand_rows(artefact: Artefact, runs: Iterable[Any]) -> Artefact:
     """The artefact with one row per measured network, one column per level found in the runs, and its machines named.
 
     The networks and the eps of their attacks are set in params.yaml, not in this file.
@@ -307,7 +307,7 @@ def grid_columns(values: dict[str, Any]) -> tuple[Column, ...]:
             both = [part for part in (group, measure) if part["id"]]
             known = {key: value for key, value in measure.items() if key not in ("where", "published")}
             known |= {
-                "quantity": _filled(measure["quantity"], "{group}", group["id"]),
+                "quantity": _fill(measure["quantity"], "{group}", group["id"]),
                 "every": group.get("every"),
                 "id": SEPARATOR.join(part["id"] for part in both),
                 "title": " ".join(part["title"] for part in both),
@@ -320,8 +320,8 @@ def grid_columns(values: dict[str, Any]) -> tuple[Column, ...]:
     return tuple(found)
 
 
-def _filled(value: Any, mark: str, name: str) -> Any:
+def _fill(value: Any, mark: str, name: str) -> Any:
     """A string, or the strings in a filter, with the mark replaced by the name."""
     if isinstance(value, Mapping):
-        return {key: _filled(one, mark, name) for key, one in value.items()}
+        return {key: _fill(one, mark, name) for key, one in value.items()}
     return value.replace(mark, name) if isinstance(value, str) else value

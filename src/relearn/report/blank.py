@@ -14,7 +14,7 @@ from relearn.report.table import Cell
 BLANK = ("not_run", "not_applicable")
 
 
-def without(artefact: Artefact, cells: Sequence[Cell]) -> tuple[Artefact, str]:
+def without_empty(artefact: Artefact, cells: Sequence[Cell]) -> tuple[Artefact, str]:
     """The artefact as shown, and a sentence on what is left out ("" if nothing is).
 
     In a grid, columns are dropped only as whole groups, so that each group keeps its measures. If one group is left, it gets no

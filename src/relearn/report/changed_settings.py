@@ -23,7 +23,7 @@ class Setting:
     runs: int
 
 
-def changed(sides: Sequence[tuple[Path, str]]) -> list[Setting]:
+def compare(sides: Sequence[tuple[Path, str]]) -> list[Setting]:
     """The settings that differ, the most frequent first; none if a folder has no records.
 
     Args:

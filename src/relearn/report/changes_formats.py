@@ -38,8 +38,8 @@ def count_lines(changes: Sequence[Change]) -> list[str]:
         groups["claims" if one.artefact == "claim" else "cells"].append(one)
     for what, several in groups.items():
         counts = Counter(one.kind for one in several)
-        said = ", ".join(f"{counts[kind]} {_called(kind)}" for kind in KINDS if counts[kind])
-        lines.append(f"{len(several)} {what}: {said or 'none'}.")
+        summary = ", ".join(f"{counts[kind]} {_kind_label(kind)}" for kind in KINDS if counts[kind])
+        lines.append(f"{len(several)} {what}: {summary or 'none'}.")
         judged = counts["beyond noise"] + counts["within noise"]
         if what == "cells" and judged:
             lines.append(
@@ -48,7 +48,7 @@ def count_lines(changes: Sequence[Change]) -> list[str]:
     return lines
 
 
-def _called(kind: str) -> str:
+def _kind_label(kind: str) -> str:
     return {"verdict": "with another verdict", "no spread": "changed without a known spread"}.get(kind, kind)
 
 
@@ -63,17 +63,17 @@ def rows(changes: Sequence[Change], everything: bool = False) -> list[tuple[str,
     """Table rows: changed verdicts and changes beyond noise; with `everything`, all that are not identical."""
     shown = [one for one in changes if one.kind in TOLD or (everything and one.kind != "identical")]
     return [
-        (f"{one.artefact} {one.name}", *_sides(one), _difference(one), _called(one.kind)) for one in shown
+        (f"{one.artefact} {one.name}", *_sides(one), _difference(one), _kind_label(one.kind)) for one in shown
     ]
 
 
 def _sides(change: Change) -> tuple[str, str]:
     sides = []
     for value, words, n in zip((change.before, change.after), change.words, change.n):
-        told = "" if change.artefact != "claim" and value is not None else words.replace("_", " ")
+        status = "" if change.artefact != "claim" and value is not None else words.replace("_", " ")
         number = "" if value is None else _number(value, change.unit)
         count = f"({n})" if n and change.artefact != "claim" else ""
-        sides.append(" ".join(filter(None, (told, number, count))))
+        sides.append(" ".join(filter(None, (status, number, count))))
     return sides[0], sides[1]
 
 
@@ -141,14 +141,14 @@ def markdown(before: Side, after: Side, changes: Sequence[Change], settings: Seq
 
 def fragment(before: Side, after: Side, changes: Sequence[Change], settings: Sequence[Setting]) -> str:
     """The comparison as a section of an HTML page, without styles of its own; a wide table scrolls inside its box."""
-    told = "".join(f"<p>{html.escape(line)}</p>" for line in count_lines(changes))
+    paragraphs = "".join(f"<p>{html.escape(line)}</p>" for line in count_lines(changes))
     listed = "".join(f"<li>{html.escape(line)}</li>" for line in settings_lines(settings))
     head = "".join(f'<th scope="col">{cell}</th>' for cell in HEAD)
     body = "\n".join(
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows(changes)
     )
     return (
-        f'<section id="changes"><h2>{html.escape(before.name)} → {html.escape(after.name)}</h2>\n{told}\n'
+        f'<section id="changes"><h2>{html.escape(before.name)} → {html.escape(after.name)}</h2>\n{paragraphs}\n'
         f"{f'<ul>{listed}</ul>' if listed else ''}\n"
         f'<div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div></section>\n'
     )

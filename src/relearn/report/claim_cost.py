@@ -16,7 +16,7 @@ class Ancestry:
     def __init__(self, runs: Iterable[Run]) -> None:
         self.runs = {run.folder: run for run in runs}
 
-    def behind(self, folders: Iterable[str]) -> list[Run]:
+    def with_ancestors(self, folders: Iterable[str]) -> list[Run]:
         """These runs and all runs they depend on, each once, sorted by folder; unknown folders are skipped."""
         found: dict[str, Run] = {}
         ahead = [folder for folder in folders if folder in self.runs]
@@ -46,9 +46,9 @@ def device_s(runs: Iterable[Run]) -> float:
     return sum(float(run.record["cost"].get("device_s") or 0.0) for run in runs)
 
 
-def of(claim: Claim, ancestry: Ancestry) -> dict[str, float]:
+def cost_of_claim(claim: Claim, ancestry: Ancestry) -> dict[str, float]:
     """CPU and device seconds, and the number of runs, behind a claim."""
-    runs = ancestry.behind(claim.runs)
+    runs = ancestry.with_ancestors(claim.runs)
     return {"runs": len(runs), "cpu_s": round(cpu_s(runs), 3), "device_s": round(device_s(runs), 3)}
 
 
@@ -61,10 +61,10 @@ def per_unit(unit: str, have: int, runs: Sequence[Run]) -> tuple[float, str]:
     """
     if unit == "targets":
         attacked = [run for run in runs if _names_targets(run)]
-        return cpu_s(attacked) / max(have, 1), "a target: crafting, filters and fine-tuning"
+        return cpu_s(attacked) / max(have, 1), "per target: crafting, filters and fine-tuning"
     if unit == "samples":
-        return cpu_s(runs), "all runs once more: they read the test set"
-    return cpu_s(runs) / max(have, 1), "a seed: its runs and what they read"
+        return cpu_s(runs), "all runs again, because they read the test set"
+    return cpu_s(runs) / max(have, 1), "per seed: its runs and their inputs"
 
 
 def _names_targets(run: Run) -> bool:

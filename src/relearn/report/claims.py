@@ -69,7 +69,8 @@ class Claim:
             if isinstance(part, Comparison) and part.decides and colon:
                 found.setdefault(head, []).append("underpowered" if lacks else part.verdict)
         words = {
-            head: "underpowered" if "underpowered" in said else weakest(said) for head, said in found.items()
+            head: "underpowered" if "underpowered" in verdicts else weakest(verdicts)
+            for head, verdicts in found.items()
         }
         return words if len(words) > 1 else {}
 

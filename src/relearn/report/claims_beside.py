@@ -32,13 +32,13 @@ def with_evidence(
     wanted = undecided.all_of(claims, designs, ancestry, place)
     found = []
     for claim in claims:
-        said: list[str] = []
-        data: dict[str, Any] = {"cost": claim_cost.of(claim, ancestry)} if claim.runs else {}
+        lines: list[str] = []
+        data: dict[str, Any] = {"cost": claim_cost.cost_of_claim(claim, ancestry)} if claim.runs else {}
         if one := wanted.get((claim.section, claim.id)):
-            said += undecided_formats.lines(one)
-            data["undecided"] = undecided_formats.plain(one)
+            lines += undecided_formats.lines(one)
+            data["undecided"] = undecided_formats.to_dict(one)
         if design := designs.get(claim.section, {}).get(claim.id):
-            said += design_formats.lines(design, claim, values, str(values["scale"]))
-            data["design"] = design_formats.plain(design, claim, values)
-        found.append(replace(claim, beside=tuple(said), data=data))
+            lines += design_formats.lines(design, claim, values, str(values["scale"]))
+            data["design"] = design_formats.to_dict(design, claim, values)
+        found.append(replace(claim, beside=tuple(lines), data=data))
     return found

@@ -51,7 +51,7 @@ def _number(value: float, form: str) -> str:
     return text if float(text) else format(0.0, form)  # no minus zero
 
 
-def claimed(part: Comparison | Exact | None) -> str:
+def format_claimed(part: Comparison | Exact | None) -> str:
     """The claimed range, in the unit in which the effect is shown."""
     if part is None:
         return ""
@@ -88,9 +88,9 @@ def remarks(claim: Claim) -> list[str]:
     """Why the verdict is what it is, beyond the numbers, and one line on what would decide the claim."""
     lines = [f"underpowered: {'; '.join(claim.reasons)}"] if claim.parts and claim.reasons else []
     if claim.verdict == "underpowered" and claim.numbers_say:
-        lines.append(f"without regard to that, the numbers say: {claim.numbers_say}")
+        lines.append(f"otherwise the verdict by the numbers would be: {claim.numbers_say}")
     if claim.apart:
-        lines.append("each alone: " + ", ".join(f"{name} {said}" for name, said in claim.apart.items()))
+        lines.append("each alone: " + ", ".join(f"{name} {verdict}" for name, verdict in claim.apart.items()))
     return [*lines, *(f"missing: {item}" for item in claim.missing), *claim.beside[:1]]
 
 
@@ -105,11 +105,11 @@ def markdown(claims: Sequence[Claim], scale: str, link: Callable[[str], str] = P
     head = f"{len(claims) - len(checks)} claims{f': {counts}' if counts else ''}."
     if checks:
         several = f"{len(checks)} checks of theorems" if len(checks) > 1 else "a check of a theorem"
-        head += f" Not among them: {several}."
+        head += f" Not counted: {several}."
     lines = [f"# Claims, scale {scale}", "", head, ""]
     provisional = any(claim.provisional for claim in claims)
     lines += [words.markdown((claim.verdict for claim in claims), provisional), ""]
-    lines += ["docs/verdicts.md says how the intervals are made and what a verdict needs.", ""]
+    lines += ["docs/verdicts.md explains the intervals and the requirements of a verdict.", ""]
     for section in dict.fromkeys(claim.section for claim in claims):
         group = [claim for claim in claims if claim.section == section]
         lines += [f"## {section}", ""]
@@ -125,7 +125,7 @@ def markdown(claims: Sequence[Claim], scale: str, link: Callable[[str], str] = P
                 f"`{claim.id}`",
                 claim.says,
                 effect(claim.main),
-                claimed(claim.main),
+                format_claimed(claim.main),
                 numbers(claim),
                 word(claim),
             )
@@ -145,9 +145,9 @@ def _details(claim: Claim, link: Callable[[str], str]) -> list[str]:
     lines += ["", *(f"- {line}" for line in remarks(claim))]
     for part in claim.parts:
         method = part.method if isinstance(part, Comparison) else "exact"
-        aside = "" if isinstance(part, Exact) or part.decides else "shown beside the claim, does not decide; "
+        aside = "" if isinstance(part, Exact) or part.decides else "additional comparison, not decisive;  "
         lines.append(
-            f"- {part.name}: {effect(part)}, claimed {claimed(part)}: {part.verdict} ({aside}{method})"
+            f"- {part.name}: {effect(part)}, claimed {format_claimed(part)}: {part.verdict} ({aside}{method})"
         )
         lines += [f"  - {note}" for note in part.notes]
     lines += [f"- {line}" for line in claim.beside[1:]]
@@ -160,11 +160,11 @@ def _details(claim: Claim, link: Callable[[str], str]) -> list[str]:
 
 def as_json(claims: Sequence[Claim], scale: str) -> str:
     """The claims as JSON with raw numbers and the meanings of the verdicts."""
-    plain = [{**_plain(claim), **claim.data} for claim in claims]
+    plain = [{**_to_dict(claim), **claim.data} for claim in claims]
     return json.dumps({"scale": scale, "words": words.MEANINGS, "claims": plain}, indent=1) + "\n"
 
 
-def _plain(claim: Claim) -> dict[str, Any]:
+def _to_dict(claim: Claim) -> dict[str, Any]:
     named = {name: getattr(claim, name) for name in ("section", "id", "kind", "source", "says", "predicate")}
     return {
         **named,
@@ -175,7 +175,7 @@ def _plain(claim: Claim) -> dict[str, Any]:
         "apart": claim.apart,
         "n": claim.count(),
         "shown": effect(claim.main),
-        "claimed_side": claimed(claim.main),
+        "claimed_side": format_claimed(claim.main),
         **(_part(claim.main) if claim.main else {}),
         "parts": [{**_part(part), "runs": list(part.runs)} for part in claim.parts],
         "reasons": list(claim.reasons),
@@ -199,5 +199,5 @@ def _part(part: Comparison | Exact) -> dict[str, Any]:
         low, high = (end if math.isfinite(end) else None for end in (ends.low, ends.high))
         interval = {"low": low, "high": high, "method": part.method}
     decides = isinstance(part, Exact) or part.decides
-    said = {"says": part.verdict, "decides": decides, "notes": list(part.notes)}
-    return {"comparison": part.name, **found, **interval, **said}
+    decision = {"says": part.verdict, "decides": decides, "notes": list(part.notes)}
+    return {"comparison": part.name, **found, **interval, **decision}

@@ -108,11 +108,11 @@ def lacks(comparison: Comparison, evidence: Evidence, variants: Mapping[str, Whe
         if "ok" in words
     }
     if idle := sorted(seeds - learned):
-        reasons.append(f"{_listed(list(variants))} at chance level, {_of_seeds(idle)}")
+        reasons.append(f"{_join(list(variants))} at chance level, {_of_seeds(idle)}")
     return reasons
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join(names: Sequence[str]) -> str:
     return " and ".join(names)
 
 

@@ -28,7 +28,7 @@ def closing_words(root: Path) -> list[str]:
         return []
     rendered = page.stat().st_mtime
     if any(record.stat().st_mtime > rendered for record in root.glob("runs/**/record.json")):
-        return [f"{page} is older than these runs; `snakemake --cores all` renders it anew"]
+        return [f"{page} is older than these runs; `snakemake --cores all` renders it again"]
     return [
         counted[0],
         *_lacking(root),

@@ -148,7 +148,10 @@ def paired_difference(
         others = crossed_mean(differences, targets, networks)
         percent = 100 if unit == "fraction" else 1
         ends = f"[{percent * others.low:.3g}, {percent * others.high:.3g}]"
-        notes = [*notes, f"with victims drawn like targets: {ends}{' points' if percent == 100 else ''}"]
+        notes = [
+            *notes,
+            f"if victims are resampled like targets: {ends}{' points' if percent == 100 else ''}",
+        ]
     return Comparison(
         name,
         clustered_mean(differences, targets, bounds),

@@ -18,7 +18,7 @@ def trials(evidence: Evidence, column: Column, *filters: Where) -> list[Trial]:
     found = evidence.trials(column.quantity, *filters)
     if column.every is None:
         return found
-    label, wanted = column.every, set(_listed(column))
+    label, wanted = column.every, set(_listed_values(column))
     of_run = {run.folder: run.labels.get(label) for run in evidence.of(column.quantity, *filters)}
     there: dict[str, set[str | None]] = defaultdict(set)
     for trial in found:
@@ -26,7 +26,7 @@ def trials(evidence: Evidence, column: Column, *filters: Where) -> list[Trial]:
     return [trial for trial in found if wanted <= there[trial.victim]]
 
 
-def _listed(column: Column) -> Sequence[str]:
+def _listed_values(column: Column) -> Sequence[str]:
     """The values that the column's filter lists for the label ``every``.
 
     Raises:

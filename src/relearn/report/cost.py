@@ -20,7 +20,7 @@ class StepCost:
     peak_memory_bytes: float
 
 
-def summed(runs: Sequence[Run]) -> StepCost:
+def sum_up(runs: Sequence[Run]) -> StepCost:
     """The summed cost of all runs."""
     return _cost("", runs)
 

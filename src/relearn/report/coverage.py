@@ -40,7 +40,7 @@ class Coverage:
     absent: Mapping[str, int] = field(default_factory=dict)
 
     def line(self) -> str:
-        lacking = f"; nothing of {', '.join(self.missing)}" if self.missing else ""
+        lacking = f"; none of {', '.join(self.missing)}" if self.missing else ""
         ours = "addition, " if self.addition else ""
         ours += "" if self.aggregate == "mean" else f"{self.aggregate}s, "
         gone = "".join(f", {count} {words}" for words, count in self.absent.items())

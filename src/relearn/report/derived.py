@@ -122,8 +122,8 @@ def _seconds(run: Run, arguments: list[str]) -> float | None:
 
 
 def _mce(run: Run, arguments: list[str]) -> float | None:
-    said = [note for note in run.record["notes"] if note.startswith("mce_frac: ")]
-    return run.metrics.get("mce_frac") if said and f"relative to {arguments[0]}" in said[-1] else None
+    notes = [note for note in run.record["notes"] if note.startswith("mce_frac: ")]
+    return run.metrics.get("mce_frac") if notes and f"relative to {arguments[0]}" in notes[-1] else None
 
 
 def _corruption(run: Run, arguments: list[str]) -> float | None:

@@ -38,13 +38,13 @@ def deviations(design: Design, values: Mapping[str, Any]) -> list[str]:
     """``gradinit.seeds: [0, 1], designed [0, 1, 2, 3]`` for each setting that differs from the design."""
     found = []
     for key, designed in design.settings.items():
-        value = at(values, key)
+        value = value_at(values, key)
         if value != designed:
             found.append(f"{key}: {value}, designed {designed}")
     return found
 
 
-def at(values: Mapping[str, Any], key: str) -> Any:
+def value_at(values: Mapping[str, Any], key: str) -> Any:
     """The value at a dotted key path.
 
     Raises:
@@ -68,7 +68,11 @@ def lines(design: Design, claim: Claim, values: Mapping[str, Any], scale: str) -
     ]
     for part, measure, planned, achieved in widths(design, claim):
         axis = distance.scale(part, measure)
-        wide = "; the plan is wider than the claimed effect" if axis and (planned or 0.0) > axis.unit else ""
+        wide = (
+            "; the planned half-width exceeds the claimed effect"
+            if axis and (planned or 0.0) > axis.unit
+            else ""
+        )
         found.append(
             f"half-width of {part.name}: planned {_number(planned)}, achieved {_number(achieved)}{wide}"
         )
@@ -81,7 +85,7 @@ def _number(value: float | None) -> str:
     return "not known" if value is None else f"{value:.3g}"
 
 
-def plain(design: Design, claim: Claim, values: Mapping[str, Any]) -> dict[str, Any]:
+def to_dict(design: Design, claim: Claim, values: Mapping[str, Any]) -> dict[str, Any]:
     """The design as plain values for claims.json."""
     return {
         "scale": design.scale,

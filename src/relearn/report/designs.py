@@ -133,7 +133,7 @@ def _design(at: str, claim: str, scale: str, raw: Any) -> Design:
         )
     _keys(f"{at}.cost", raw["cost"], ("cpu_h", "from"), ())
     measures = tuple(_measure(f"{at}.measures[{k}]", one) for k, one in enumerate(raw["measures"]))
-    said = {key: " ".join(str(raw[key]).split()) for key in ("compares", "chosen")}
+    prose = {key: " ".join(str(raw[key]).split()) for key in ("compares", "chosen")}
     return Design(
         claim=claim,
         scale=scale,
@@ -146,7 +146,7 @@ def _design(at: str, claim: str, scale: str, raw: Any) -> Design:
         cost_from=str(raw["cost"]["from"]),
         needs=tuple(map(str, raw.get("needs", ()))),
         undecidable=" ".join(str(raw.get("undecidable", "")).split()),
-        **said,
+        **prose,
     )
 
 

@@ -155,7 +155,7 @@ def markdown(params: Mapping[str, Any], published: Published, others: Sequence[M
         lines.append(f"None: all {len(published.values)} values are those of params/paper.yaml.")
     if others:
         values = _leaves(params)
-        lines += ["", "## What else differs from the texts", ""]
+        lines += ["", "## Other differences from the texts", ""]
         lines += ["| study | published | here | the authors' code | setting |", "|---|---|---|---|---|"]
         lines += [
             _row(

@@ -54,7 +54,7 @@ def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str
     flat = len(groups) == 1
     header = [artefact.head] if flat else [artefact.head, "Measure"]
     for name in artefact.columns if flat else groups:
-        header.append(titled(name) if isinstance(name, Column) else name)
+        header.append(column_title(name) if isinstance(name, Column) else name)
         if (name.measure if isinstance(name, Column) else None) in beside or (beside and not flat):
             header += ["Paper", "Deviation"]
     lines = []
@@ -67,7 +67,7 @@ def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str
                 cell = found[row.id, column.id]
                 line.append(text(cell))
                 if column.measure in beside:
-                    line += [printed(cell.printed.values()), away(cell)]
+                    line += [format_published(cell.printed.values()), away(cell)]
                 elif beside and not flat:
                     line += [NO_NUMBER, NO_NUMBER]
             lines.append(line)
@@ -85,7 +85,7 @@ def _head(artefact: Artefact, measure: str | None) -> str:
     return f"{measure}, {HEADS[unit]}" if unit in HEADS else str(measure)
 
 
-def titled(column: Column) -> str:
+def column_title(column: Column) -> str:
     name = column.measure or column.title
     return f"{name}, {HEADS[column.unit]}" if column.unit in HEADS else name
 
@@ -129,7 +129,7 @@ def away(cell: Cell) -> str:
     return number(found[1] if found else None, cell.column.unit, signed=True)
 
 
-def printed(values: Iterable[Value]) -> str:
+def format_published(values: Iterable[Value]) -> str:
     """The published value with its spread, number of runs and outcome, in the paper's digits."""
     for value in values:
         outcome = value.outcome.replace("_", " ")
@@ -138,8 +138,8 @@ def printed(values: Iterable[Value]) -> str:
         least = _decimals(value.value, LEAST_DECIMALS.get(value.unit, 1))
         spread = "" if value.spread is None else f" ± {_digits(value.spread, least)}"
         runs = "" if value.n_runs is None else f" ({value.n_runs})"
-        said = "" if value.outcome == "ok" else f", {outcome}"
-        return f"{_digits(value.value, least)}{spread}{runs}{said}"
+        outcome_text = "" if value.outcome == "ok" else f", {outcome}"
+        return f"{_digits(value.value, least)}{spread}{runs}{outcome_text}"
     return NO_NUMBER
 
 

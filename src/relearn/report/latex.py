@@ -72,7 +72,7 @@ LATIN = {
 ACTIVE = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 
 
-def escaped(plain: str) -> str:
+def escape(plain: str) -> str:
     """The text with LaTeX's special characters escaped and non-ASCII characters written as commands.
 
     Raises:
@@ -116,7 +116,7 @@ def table(
             r"\toprule",
             " & ".join(_head(header[at], at < names) for at in chosen) + r" \\",
             r"\midrule",
-            *(" & ".join(escaped(line[at]) for at in chosen) + r" \\" for line in lines),
+            *(" & ".join(escape(line[at]) for at in chosen) + r" \\" for line in lines),
             r"\bottomrule",
             r"\end{tabular}}",
             r"\end{table}",
@@ -143,23 +143,23 @@ def blocks(header: Sequence[str], widths: Sequence[float], names: int) -> list[l
 
 def _caption(identifier: str, title: str, caption: str, number: int) -> list[str]:
     if number:
-        return [r"\addtocounter{table}{-1}", rf"\caption[]{{{escaped(title)}, part {number + 1}.}}"]
+        return [r"\addtocounter{table}{-1}", rf"\caption[]{{{escape(title)}, part {number + 1}.}}"]
     return [
-        rf"\caption[{{{escaped(title)}}}]{{{escaped(f'{title}. {caption}')}}}",
+        rf"\caption[{{{escape(title)}}}]{{{escape(f'{title}. {caption}')}}}",
         rf"\label{{tab:{identifier}}}",
     ]
 
 
-def _wrapped(head: str) -> list[str]:
+def _wrap(head: str) -> list[str]:
     return textwrap.wrap(head, HEAD, break_long_words=False) or [""]
 
 
 def _head(head: str, name: bool) -> str:
-    lines = [escaped(line) for line in _wrapped(head)]
+    lines = [escape(line) for line in _wrap(head)]
     if name or len(lines) == 1:
         return " ".join(lines)
     return r"\shortstack[r]{" + r" \\ ".join(lines) + "}"
 
 
 def _width(head: str, cells: Sequence[str]) -> float:
-    return LETTER * max(map(len, [*_wrapped(head), *cells])) + GAP
+    return LETTER * max(map(len, [*_wrap(head), *cells])) + GAP

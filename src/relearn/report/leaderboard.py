@@ -103,16 +103,16 @@ def rows(board: Board, study: str, scale: str, runs: Sequence[Run]) -> list[Row]
                     *(study, board.title, scale, cell, method),
                     *(_interval(trials, board.bounds), _over(trials)),
                     missing=len(wanted - {trial.key for trial in trials}),
-                    cpu_h=claim_cost.cpu_s(ancestry.behind(own)) / 3600,
+                    cpu_h=claim_cost.cpu_s(ancestry.with_ancestors(own)) / 3600,
                     protocol=_protocol(board, folders[own[0]]),
                     runs=tuple(own),
                 )
             )
-        found += ranked(made, board.better)
+        found += rank_rows(made, board.better)
     return found
 
 
-def ranked(made: Iterable[Row], better: str) -> list[Row]:
+def rank_rows(made: Iterable[Row], better: str) -> list[Row]:
     """Rows of one cell in order; equal estimates share a rank, and rows without a rank stand last."""
     sign = -1.0 if better == "higher" else 1.0
     order = sorted(made, key=lambda row: (not _counts(row), sign * row.interval.estimate, row.method))
@@ -163,7 +163,7 @@ def markdown(boards: Sequence[tuple[Board, Sequence[Row]]]) -> str:
         "",
         "Made from the published runs by `relearn scoreboard`; leaderboard.csv has the same rows with their runs. A row has a rank",
         "if its protocol is complete (a number for each victim, seed and target of its cell) and has a 95% interval, which one seed",
-        "does not give. Ranks order the estimates; rows whose intervals overlap are not told apart by these runs.",
+        "does not give. Ranks order the estimates; these runs do not distinguish rows whose intervals overlap.",
         "CPU hours include all runs that the row depends on. [How to add a method](../../docs/extending.md).",
     ]
     for board, own in boards:

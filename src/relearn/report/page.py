@@ -89,7 +89,7 @@ def html(
             day=cost.last_day(runs),
             versions=cost.versions(runs),
             machines=cost.machines(runs),
-            cost=cost.summed(runs),
+            cost=cost.sum_up(runs),
             problems=problems,
             tally=_by_verdict(counts),
             verdicts=_by_verdict(tally(claims)),

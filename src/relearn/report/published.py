@@ -80,7 +80,7 @@ def _value(path: Path, line: int, row: dict[str, str]) -> Value:
     return Value(**{**row, **number, "n_runs": runs})  # type: ignore[arg-type]
 
 
-def of(path: Path, artefact: str) -> list[Value]:
+def values_of(path: Path, artefact: str) -> list[Value]:
     """The values of one artefact.
 
     Raises:

@@ -138,11 +138,11 @@ def _facts(scale: str, runs: Sequence[Run], parts: Collection[str]) -> list[str]
     )
     table = ["", "| study | runs |", "|---|---|", *rows] if rows else []
     return [
-        _origin(runs) if whole else f"{len(runs)} runs, each study from a commit of its own.",
+        _origin(runs) if whole else f"{len(runs)} runs, each study from its own commit.",
         *table,
         "",
         "[The report](report.html), [claims](claims.md), [tables](tables.md), [coverage](coverage.csv),",
-        "[deviations](deviations.md), [settings](settings.md). The runs themselves, one line a run:",
+        "[deviations](deviations.md), [settings](settings.md). The runs, one row per run:",
         "",
         "```python",
         "import pandas",
@@ -150,7 +150,7 @@ def _facts(scale: str, runs: Sequence[Run], parts: Collection[str]) -> list[str]
         f'runs = pandas.read_parquet("results/published/{scale}/runs.parquet")',
         "```",
         "",
-        "`trials.parquet` has a line for each trial, `rows.parquet` the curves and other CSV files of the runs, `tables.parquet`",
+        "`trials.parquet` has one row per trial, `rows.parquet` the curves and other CSV files of the runs, `tables.parquet`",
         "and `figures.parquet` the numbers behind tables and figures; `folder` names the run, `file` the CSV file.",
         "",
     ]
@@ -184,5 +184,5 @@ def _verdicts(claims: Sequence[Claim]) -> list[str]:
             verdict = claim.verdict + " (provisional)" * claim.provisional
             groups[verdict.replace("_", " ")].append(name)
     lines = [f"| {verdict} | {len(names)} | {', '.join(names)} |" for verdict, names in groups.items()]
-    said = [f"Checks, which are not counted: {', '.join(checks)}.", ""] if checks else []
-    return ["| verdict | claims | which |", "|---|---|---|", *lines, "", *said]
+    note = [f"Checks, which are not counted: {', '.join(checks)}.", ""] if checks else []
+    return ["| verdict | claims | which |", "|---|---|---|", *lines, "", *note]

@@ -68,8 +68,8 @@ class Row:
             return "not judged"
         if self.kind == "check" and cell.verdict in CHECKED:
             return f"check: {CHECKED[cell.verdict]}"
-        said = words.label(cell.verdict) + f" ({words.PROVISIONAL})" * cell.provisional
-        return said + f" (version {cell.version})" * bool(cell.version)
+        label = words.label(cell.verdict) + f" ({words.PROVISIONAL})" * cell.provisional
+        return label + f" (version {cell.version})" * bool(cell.version)
 
 
 def files(results: Path) -> dict[str, Path]:
@@ -197,7 +197,7 @@ def table(board: Sequence[Row]) -> list[list[Any]]:
     for row in board:
         for scale, cell in row.cells.items():
             hours = None if cell.cpu_h is None else round(cell.cpu_h, 4)
-            said = [
+            fields = [
                 row.study,
                 row.claim,
                 row.kind,
@@ -208,7 +208,17 @@ def table(board: Sequence[Row]) -> list[list[Any]]:
                 int(cell.provisional),
             ]
             lines.append(
-                [*said, cell.effect, cell.low, cell.high, cell.unit, cell.n, hours, cell.shown, cell.version]
+                [
+                    *fields,
+                    cell.effect,
+                    cell.low,
+                    cell.high,
+                    cell.unit,
+                    cell.n,
+                    hours,
+                    cell.shown,
+                    cell.version,
+                ]
             )
     return lines
 
@@ -221,14 +231,14 @@ def scales_of(board: Iterable[Row]) -> list[str]:
 
 def counts(board: Sequence[Row], scale: str) -> dict[str, int]:
     """Number of claims with each verdict at a scale, strongest verdict first; checks of theorems are not counted."""
-    said = [row.cells[scale].verdict for row in board if row.kind != "check" and scale in row.cells]
-    return {word: said.count(word) for word in words.MEANINGS if word in said}
+    verdicts = [row.cells[scale].verdict for row in board if row.kind != "check" and scale in row.cells]
+    return {word: verdicts.count(word) for word in words.MEANINGS if word in verdicts}
 
 
 def markdown(board: Sequence[Row]) -> str:
     """The whole scoreboard: one table per study with a column for each of the four scales, then the meanings of the verdicts."""
     lines = ["# Scoreboard", "", *_summary(board), ""]
-    lines += ["A cell: verdict; effect with its 95% interval; n; CPU hours of the runs behind it.", ""]
+    lines += ["Each cell: verdict; effect with its 95% interval; n; CPU hours of its runs.", ""]
     for study in dict.fromkeys(row.study for row in board):
         lines += [
             f"## {study}",
@@ -241,17 +251,17 @@ def markdown(board: Sequence[Row]) -> str:
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         lines.append("")
     provisional = any(cell.provisional for row in board for cell in row.cells.values())
-    said = {cell.verdict for row in board for cell in row.cells.values()}
-    return "\n".join([*lines, words.markdown(said, provisional), ""])
+    verdicts = {cell.verdict for row in board for cell in row.cells.values()}
+    return "\n".join([*lines, words.markdown(verdicts, provisional), ""])
 
 
 def short(board: Sequence[Row]) -> str:
     """The short form for the README: the claims by verdict at each scale, with the meanings of the verdicts."""
     there = scales_of(board)
-    said = {word for scale in there for word in counts(board, scale)}
+    verdicts = {word for scale in there for word in counts(board, scale)}
     heads = " | ".join(_head(board, scale) for scale in there)
     lines = [f"| verdict | {heads} | meaning |", "|---|" + "---:|" * len(there) + "---|"]
-    for word, meaning in words.explained(said):
+    for word, meaning in words.explanations(verdicts):
         numbers = [str(counts(board, scale).get(word.replace(" ", "_"), 0)) for scale in there]
         lines.append(f"| {word} | {' | '.join(numbers)} | {meaning} |")
     return "\n".join(lines) + "\n"
@@ -270,8 +280,8 @@ def _summary(board: Sequence[Row]) -> list[str]:
     lines = []
     for scale in SCALES:
         found = counts(board, scale)
-        told = ", ".join(f"{count} {words.label(word)}" for word, count in found.items())
-        lines.append(f"- {scale}: {f'{sum(found.values())} claims: {told}' if found else 'not run'}")
+        summary = ", ".join(f"{count} {words.label(word)}" for word, count in found.items())
+        lines.append(f"- {scale}: {f'{sum(found.values())} claims: {summary}' if found else 'not run'}")
     return lines
 
 

@@ -79,11 +79,11 @@ def _table(path: Path, name: str, raw: Mapping[str, Any], paper: Published) -> S
                 f"{path}: {name}: {column}: {min(strange)}; allowed: keys and {', '.join(FIELDS)}"
             )
     found = []
-    for value in published.of(path.with_name(published.FILE), name):
-        for kind, said in (("rows", value.row), ("columns", value.column)):
-            if said not in raw[kind]:
+    for value in published.values_of(path.with_name(published.FILE), name):
+        for kind, label in (("rows", value.row), ("columns", value.column)):
+            if label not in raw[kind]:
                 raise ValueError(
-                    f"{path}: {name}: {kind}: no {said}; allowed: all that {published.FILE} has of {name}"
+                    f"{path}: {name}: {kind}: no {label}; allowed: all that {published.FILE} has of {name}"
                 )
         found.append(_setting(value, raw["rows"][value.row], raw["columns"][value.column], paper))
     return SettingsTable(name, raw["title"], tuple(found))
@@ -92,19 +92,19 @@ def _table(path: Path, name: str, raw: Mapping[str, Any], paper: Published) -> S
 def _setting(value: published.Value, row: str | None, entry: Mapping[str, Any], paper: Published) -> Setting:
     keys = tuple(key.replace("{row}", row or "") for key in entry["keys"])
     printed: Any = value.value if value.value is not None else value.note.partition(PRINTED)[2]
-    told = f"{printed:.10g}" if isinstance(printed, float) else printed
+    printed_text = f"{printed:.10g}" if isinstance(printed, float) else printed
     note = entry.get("note", "")
     if row is None:
-        return Setting(value.row, value.column, told, "", ABSENT, (), NOT_RUN)
+        return Setting(value.row, value.column, printed_text, "", ABSENT, (), NOT_RUN)
     if not keys or any(key not in paper.values for key in keys):
-        return Setting(value.row, value.column, told, "", ABSENT, keys, note)
+        return Setting(value.row, value.column, printed_text, "", ABSENT, keys, note)
     held = [paper.values[key] for key in keys]
     if "index" in entry:
         held = [one[entry["index"]] for one in held]
     here = math.prod(held) if len(held) > 1 else held[0]
     same = any(_same(printed, one) for one in here) if entry.get("among") else _same(printed, here)
     text = f"{here:.10g}" if isinstance(here, float) else yaml_value(here)
-    return Setting(value.row, value.column, told, text, EQUAL if same else DIFFERS, keys, note)
+    return Setting(value.row, value.column, printed_text, text, EQUAL if same else DIFFERS, keys, note)
 
 
 def _same(printed: float | str, here: Any) -> bool:
@@ -121,9 +121,9 @@ def _same(printed: float | str, here: Any) -> bool:
 def markdown(tables: Sequence[SettingsTable]) -> str:
     """The page ``settings.md``."""
     lines = [
-        "# Printed settings beside params/paper.yaml",
+        "# Printed settings compared with params/paper.yaml",
         "",
-        "These tables of the papers hold settings and no results. What a scale does otherwise is in deviations.md.",
+        "These tables of the papers contain settings, not results. deviations.md lists how a scale differs.",
     ]
     for table in tables:
         lines += ["", f"## {table.id}: {table.title}", "", f"{table.tally()}.", ""]

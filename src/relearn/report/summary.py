@@ -48,12 +48,12 @@ def _far(cells: Sequence[Cell]) -> dict[str, dict[str, float]]:
         if away:
             found.setdefault(cell.column.unit, []).append(abs(away[1]))
     return {
-        unit: {"deviation": _rounded(sum(several) / len(several)), "cells": len(several)}
+        unit: {"deviation": _round(sum(several) / len(several)), "cells": len(several)}
         for unit, several in found.items()
     }
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
@@ -63,4 +63,4 @@ def _claim(claim: Claim) -> dict[str, Any]:
         effect: float | None = main.failures / main.cases if main.cases else None
     else:
         effect = main.interval.estimate if main else None
-    return {"verdict": claim.verdict, "effect": None if effect is None else _rounded(effect)}
+    return {"verdict": claim.verdict, "effect": None if effect is None else _round(effect)}

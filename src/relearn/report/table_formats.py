@@ -56,7 +56,7 @@ def title(column: Column) -> str:
 
 def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     """Header and rows as text: each measured column, followed by its published values; see relearn.report.blank."""
-    artefact, _ = blank.without(artefact, cells)
+    artefact, _ = blank.without_empty(artefact, cells)
     if artefact.grid:
         return grid.header_and_rows(artefact, cells)
     labels = [label for label in LABELS if label == "paper" or label in artefact.published]
@@ -82,7 +82,7 @@ def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str
 
 def caption(artefact: Artefact, cells: Sequence[Cell]) -> str:
     """The caption, and a sentence on what is left out."""
-    return " ".join(filter(None, (artefact.full_caption, blank.without(artefact, cells)[1])))
+    return " ".join(filter(None, (artefact.full_caption, blank.without_empty(artefact, cells)[1])))
 
 
 def write(artefact: Artefact, cells: Sequence[Cell], folder: Path) -> list[Path]:

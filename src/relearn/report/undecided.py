@@ -96,7 +96,7 @@ class Undecided:
         return None if self.cpu_s is None else self.cpu_s / GPU_RATIO
 
 
-def of(
+def assess(
     claim: Claim, design: Design | None, ancestry: claim_cost.Ancestry, place: Callable[[str], str]
 ) -> Undecided | None:
     """What would decide a trained claim; None for other kinds, and if it is decided and not provisional.
@@ -123,7 +123,7 @@ def of(
     at = place(design.vary) if design else ""
     one = Undecided(claim.section, claim.id, claim.verdict, unit, needs, least, blocked=blocked, place=at)
     have = one.have if needs else claim.count().get(unit, 0)
-    runs = ancestry.behind(claim.runs)
+    runs = ancestry.with_ancestors(claim.runs)
     each, cost_of = claim_cost.per_unit(unit, have, runs)
     need = one.need if needs else least
     cost = None if need is None or not runs else _additional(unit, have, need, each)
@@ -180,8 +180,8 @@ def _hopeless(design: Design | None, need: int | None, unit: str, cost: float | 
 def _need(part: Comparison, design: Design | None) -> Need:
     measure = design.measure(part.name, part.unit) if design else None
     if part.units is None:
-        said = "no power is computed for the position of a maximum"
-        return Need(part.name, part.over, len(part.pairs), None, None, "", None, "", said)
+        reason = "no power is computed for the position of a maximum"
+        return Need(part.name, part.over, len(part.pairs), None, None, "", None, "", reason)
     sd, sd_from = _spread(part.units, measure)
     claimed = measure.claimed if measure else None
     source = measure.source if measure else ""
@@ -245,7 +245,7 @@ def all_of(
     """What would decide each undecided claim, by study and claim."""
     found = {}
     for claim in claims:
-        one = of(claim, designs.get(claim.section, {}).get(claim.id), ancestry, place)
+        one = assess(claim, designs.get(claim.section, {}).get(claim.id), ancestry, place)
         if one:
             found[claim.section, claim.id] = one
     return found

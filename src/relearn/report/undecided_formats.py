@@ -23,14 +23,14 @@ def headline(one: Undecided) -> str:
         return one.hopeless
     if not one.needs:
         if one.cpu_s is None:
-            return "; ".join(part for part in (*one.blocked, one.planned) if part) + _at(one)
-        more = "" if one.least == 1 else f"; the rule asks for {_units(one.least, one.unit)}{_cost(one)}"
-        return f"every comparison holds{more}{_at(one)}"
+            return "; ".join(part for part in (*one.blocked, one.planned) if part) + _place_note(one)
+        more = "" if one.least == 1 else f"; the rule requires {_units(one.least, one.unit)}{_cost(one)}"
+        return f"every comparison holds{more}{_place_note(one)}"
     if one.need is None:
-        return f"no number of {one.unit} can be said: {next(need.why for need in one.needs if need.why)}"
+        return f"no number of {one.unit} can be given: {next(need.why for need in one.needs if need.why)}"
     if one.need <= one.have:
-        return f"{_units(one.have, one.unit)} would be enough for the claimed effect; it did not show"
-    return f"{_units(one.need, one.unit)} decide it at {100 * POWER:.0f}% power, {one.have} are there{_cost(one)}{_at(one)}"
+        return f"{_units(one.have, one.unit)} would be enough for the claimed effect, but it did not show"
+    return f"{_units(one.need, one.unit)} decide it at {100 * POWER:.0f}% power, {one.have} are available{_cost(one)}{_place_note(one)}"
 
 
 def lines(one: Undecided) -> list[str]:
@@ -38,7 +38,7 @@ def lines(one: Undecided) -> list[str]:
     found = [f"to decide it: {headline(one)}"]
     found += [f"needed for {need.comparison}: {_needed(need)}" for need in one.needs]
     if one.cpu_s is not None or one.needs:
-        found += [f"more {one.unit} do not mend: {reason}" for reason in one.blocked]
+        found += [f"more {one.unit} do not help:  {reason}" for reason in one.blocked]
     return found
 
 
@@ -55,7 +55,7 @@ def _cost(one: Undecided) -> str:
     )
 
 
-def _at(one: Undecided) -> str:
+def _place_note(one: Undecided) -> str:
     return f"; set in {one.place}" if one.place else ""
 
 
@@ -67,6 +67,6 @@ def _needed(need: Need) -> str:
     return f"{_units(need.need, need.unit)} for {effect} ({need.source}){spread}; has {need.have}"
 
 
-def plain(one: Undecided) -> dict[str, Any]:
+def to_dict(one: Undecided) -> dict[str, Any]:
     """Plain values for claims.json."""
     return {**asdict(one), "need": one.need, "have": one.have, "gpu_s": one.gpu_s, "said": headline(one)}

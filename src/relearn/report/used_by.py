@@ -45,7 +45,7 @@ class _Place:
     filters: tuple[Where, ...]
 
 
-def called(name: str) -> str:
+def short_name(name: str) -> str:
     """``zhu2022.fig2.5`` → ``figure 2.5``, ``zhu2022.table2.2`` → ``table 2.2``; other names stay."""
     kind = re.search(r"(?:^|\.)(fig|table)(\d.*)$", name)
     return f"{'figure' if kind[1] == 'fig' else 'table'} {kind[2]}" if kind else name
@@ -98,10 +98,10 @@ class UsedBy:
             row, title = _row_name(place, labels)
             member = labels.get(place.artefact.over, "")
             last = member or place.column.title
-            cells[", ".join(filter(None, (called(place.artefact.id), title, last)))] = None
+            cells[", ".join(filter(None, (short_name(place.artefact.id), title, last)))] = None
             found |= _numbers(place, row, numbers, member)
         shown = [
-            called(one.id)
+            short_name(one.id)
             for one in self._artefacts.values()
             if any(matches(where, study, step, labels) for where in one.where)
         ]

@@ -15,13 +15,13 @@ MEANINGS = {
     "inconclusive": "the estimate lies on the other side, but the interval reaches to the claimed side",
     "identical": "both sides gave the same numbers in every run, so the runs say nothing about the claim",
     "contradicted": "the whole interval lies on the other side; exact: a case fails",
-    "partial": "exact: every case holds, at less than the published size",
+    "partial": "exact: every case holds, but below the published size",
     "underpowered": "too few trials, too weak models, or a setting in which the claimed effect cannot show",
     "not_run": "no records, or no predicate in this version",
 }
 """By verdict, the strongest first."""
 PROVISIONAL = "provisional"
-PROVISIONAL_MEANS = "a part of what the claim speaks of was not run"
+PROVISIONAL_MEANS = "a part of the claim was not run"
 DECIDED = ("reproduced", "contradicted")
 """Verdicts that more trials of the same kind are not expected to change."""
 
@@ -33,7 +33,7 @@ def label(verdict: str) -> str:
     return verdict.replace("_", " ")
 
 
-def explained(verdicts: Iterable[str] | None = None, provisional: bool = False) -> list[tuple[str, str]]:
+def explanations(verdicts: Iterable[str] | None = None, provisional: bool = False) -> list[tuple[str, str]]:
     """Verdicts and their meanings (default: all), strongest verdict first.
 
     Args:
@@ -52,5 +52,5 @@ def explained(verdicts: Iterable[str] | None = None, provisional: bool = False) 
 
 def markdown(verdicts: Iterable[str] | None = None, provisional: bool = False) -> str:
     """A table of verdicts and meanings, as in ``docs/verdicts.md``."""
-    rows = [f"| {word} | {meaning} |" for word, meaning in explained(verdicts, provisional)]
+    rows = [f"| {word} | {meaning} |" for word, meaning in explanations(verdicts, provisional)]
     return "\n".join(["| verdict | meaning |", "|---|---|", *rows])

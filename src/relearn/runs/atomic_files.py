@@ -213,7 +213,7 @@ class Lock:
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         deadline = time.monotonic() + self.wait_s
         named_by = time.monotonic() + 1.0  # a new owner may not have written its pid yet
-        said = False
+        announced = False
         try:
             while not _flock(descriptor, fcntl.LOCK_EX):
                 holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
@@ -222,8 +222,8 @@ class Lock:
                         f"{self.path.name}: held by process {holder}, not free after {self.wait_s:g} s"
                     )
                 self.waited = True
-                if not said and (holder != "unknown" or time.monotonic() >= named_by):
-                    said = True
+                if not announced and (holder != "unknown" or time.monotonic() >= named_by):
+                    announced = True
                     print(f"{self.path.name}: held by process {holder}, waiting", file=sys.stderr, flush=True)
                 time.sleep(0.1)
             os.ftruncate(descriptor, 0)

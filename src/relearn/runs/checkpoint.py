@@ -59,7 +59,7 @@ class Checkpoint:
                     stacklevel=2,
                 )
         if numbers:
-            text = f"{self.folder.name}: no sound checkpoint is left, beginning anew"
+            text = f"{self.folder.name}: no sound checkpoint is left, starting again"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
         return None
 

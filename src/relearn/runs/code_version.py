@@ -220,7 +220,7 @@ class Snapshot:
             path = self._file(name)
             if path is None:
                 raise ValueError(
-                    f"code version: {importer}{name}, which is no module of {self.root.name}/; "
+                    f"code version: {importer}{name}, which is not a module of {self.root.name}/; "
                     f"modules are named '{PACKAGE}.room.file'"
                 )
             package = name if path.name == "__init__.py" else name.rpartition(".")[0]

@@ -181,17 +181,17 @@ def lock_folder() -> Path:
 def _wait(
     choices: Sequence[int], jobs: int, folder: Path, note: Callable[[str], None], poll_s: float
 ) -> tuple[int, ExitStack]:
-    told = False
+    announced = False
     while True:
         for slot in range(jobs):  # the first slot of every device before the second of any
             for index in choices:
                 locks = _try(folder / f"cuda-{_identity(index)}", slot if jobs > 1 else None)
                 if locks is not None:
                     return index, locks
-        if not told:
+        if not announced:
             names = ", ".join(f"cuda:{index}" for index in choices)
             note(f"device: waiting, {'other jobs hold' if jobs > 1 else 'another job holds'} {names}")
-            told = True
+            announced = True
         time.sleep(poll_s)
 
 

@@ -27,7 +27,7 @@ from relearn.runs.atomic_files import RESOURCE_FAULTS
 USE, DATA, RESOURCE, NUMERICAL, SIGINT, READER_GONE = 2, 3, 4, 5, 130, 141
 
 
-def guarded(command: str, call: Callable[[], int]) -> int:
+def run_guarded(command: str, call: Callable[[], int]) -> int:
     """Run ``call()`` and turn its errors into a line and a status; with RELEARN_TRACEBACK set they are raised."""
     shown = warnings.formatwarning
     warnings.formatwarning = lambda message, *_, **__: f"relearn {command}: {_one_line(message)}\n"

@@ -27,10 +27,10 @@ def peak() -> str:
     """Peak memory of this process so far: resident bytes, and allocated bytes on each CUDA device in use."""
     from relearn.runs import provenance
 
-    told = f"{provenance.resident_peak() / 2**20:.0f} MiB of host memory"
+    text = f"{provenance.resident_peak() / 2**20:.0f} MiB of host memory"
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         for index in range(torch.cuda.device_count()):
             held = torch.cuda.max_memory_allocated(index)
-            told += f", {held / 2**20:.0f} MiB of cuda:{index}" if held else ""
-    return told
+            text += f", {held / 2**20:.0f} MiB of cuda:{index}" if held else ""
+    return text

@@ -68,7 +68,7 @@ def announced() -> list[str]:
     return _of_this_machine(os.environ.get(VARIABLE, "").split(","))
 
 
-def gone(names: Sequence[str]) -> int | None:
+def first_gone(names: Sequence[str]) -> int | None:
     """Return the pid of the first of the named processes that is gone; None while all are alive."""
     return next((_pid(name) for name in names if _name(_pid(name)) != name), None)
 
@@ -111,7 +111,7 @@ def _wait(names: Sequence[str], insist: bool) -> None:
         # already gone, or a kernel without pidfd: the loop will notice
         with contextlib.suppress(OSError, AttributeError):
             waiting.register(os.pidfd_open(_pid(name)), select.POLLIN)
-    while (pid := gone(names)) is None:
+    while (pid := first_gone(names)) is None:
         waiting.poll(POLL_S * 1000)
         time.sleep(0.01)  # a pidfd becomes readable shortly before the process is gone
     if insist:
@@ -134,10 +134,10 @@ def _driver() -> int:
     """The nearest ancestor process that is not a shell."""
     pid = os.getppid()
     while pid > 1:
-        told = _stat(pid)
-        if told is None or told[0] not in SHELLS:
+        stat = _stat(pid)
+        if stat is None or stat[0] not in SHELLS:
             return pid
-        pid = int(told[1][1])
+        pid = int(stat[1][1])
     return pid
 
 
@@ -147,10 +147,10 @@ def _pid(name: str) -> int:
 
 def _name(pid: int) -> str:
     """boot:namespace:pid:start; "" for a process that does not exist or is a zombie."""
-    told, place = _stat(pid), _place()
-    if told is None or not place or told[1][0] in "ZX":
+    stat, place = _stat(pid), _place()
+    if stat is None or not place or stat[1][0] in "ZX":
         return ""
-    return f"{place}{pid}:{told[1][19]}"
+    return f"{place}{pid}:{stat[1][19]}"
 
 
 def _stat(pid: int) -> tuple[str, list[str]] | None:

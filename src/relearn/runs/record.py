@@ -334,7 +334,7 @@ class Run:
         sync(path)
         return {"path": name, "sha256": digest(path)}
 
-    def _named(self, error: BaseException | None) -> BaseException | None:
+    def _name_file(self, error: BaseException | None) -> BaseException | None:
         """Name the file in the error of a full disk: safetensors reports it as a text without the file name."""
         number = re.search(r"\(os error (\d+)\)", str(error))
         if type(error).__name__ != "SafetensorError" or number is None or not self._outputs:
@@ -346,7 +346,7 @@ class Run:
     ) -> None:
         try:
             if not self._finished and self.done is None:
-                error = self._named(error)
+                error = self._name_file(error)
                 if not (self.out / NAME).exists():  # outputs without a record may be incomplete
                     for path in self._outputs.values():
                         path.unlink(missing_ok=True)
@@ -379,7 +379,7 @@ def _float(key: str, value: Any) -> float:
     try:
         return float(value)  # also NumPy's and torch's scalars
     except (TypeError, ValueError):
-        raise RecordError(f"metric {key}: {value!r} is no number") from None
+        raise RecordError(f"metric {key}: {value!r} is not a number") from None
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
@@ -390,11 +390,11 @@ def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
         cells = list(row)
         if len(cells) != len(columns):
             raise RecordError(f"trials: a row has {len(cells)} cells, the header {len(columns)}")
-        table.writerow([_plain(cell) for cell in cells])
+        table.writerow([_plain_value(cell) for cell in cells])
     return text.getvalue().encode("utf-8")
 
 
-def _plain(cell: Any) -> Any:
+def _plain_value(cell: Any) -> Any:
     if isinstance(cell, bool):
         return int(cell)
     return cell.item() if hasattr(cell, "item") else cell

@@ -67,7 +67,7 @@ def read(path: Path | str) -> Record:
     except OSError as error:
         raise RecordError(f"{file}: {error.strerror}") from None
     except ValueError:
-        raise RecordError(f"{file}: torn, it is no complete JSON; remove it and run its step again") from None
+        raise RecordError(f"{file}: torn, not complete JSON; remove it and run its step again") from None
     if not isinstance(record, dict) or record.get("schema") != SCHEMA:
         found = record.get("schema") if isinstance(record, dict) else type(record).__name__
         raise RecordError(f"{file}: schema is {found!r}, only {SCHEMA} is allowed")

@@ -21,11 +21,11 @@ def fault_of(path: Path) -> str | None:
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(LONGEST_HEADER, size - 8):
-            return "no safetensors file, or cut short"
+            return "not a safetensors file, or truncated"
         try:
             header = json.loads(file.read(length))
-            ends = [int(told["data_offsets"][1]) for name, told in header.items() if name != "__metadata__"]
+            ends = [int(entry["data_offsets"][1]) for name, entry in header.items() if name != "__metadata__"]
         except (ValueError, KeyError, TypeError, AttributeError, IndexError):
-            return "no safetensors file, its header cannot be read"
+            return "not a safetensors file, its header cannot be read"
     expected = 8 + length + max(ends, default=0)
     return None if size == expected else f"{size} bytes, its header says {expected}"

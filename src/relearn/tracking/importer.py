@@ -316,8 +316,10 @@ class Importer:
                     key: run.tags[key] for key in ("paper", "study", "scale") if key in run.tags
                 }
                 location = "mlflow-artifacts:/" + "-".join(about.values()) if database(self.uri) else None
-                told = self.used_by.about(run.tags["study"]) if self.used_by and "study" in run.tags else ""
-                about |= {NOTE: told} if told else {}
+                description = (
+                    self.used_by.about(run.tags["study"]) if self.used_by and "study" in run.tags else ""
+                )
+                about |= {NOTE: description} if description else {}
                 self._experiments[name] = self._client.create_experiment(name, location, about)
             else:
                 if found.lifecycle_stage == "deleted":

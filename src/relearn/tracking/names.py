@@ -75,7 +75,7 @@ def with_unit(name: str, unit: str) -> str:
     """The name with its unit as a suffix, added only once: ``test_accuracy``, ``fraction`` → ``test_accuracy_frac``."""
     unit = unit.removesuffix("_fine")
     ending = UNITS.get(unit, unit)
-    return allowed(name if not ending or name.endswith((ending, unit)) else f"{name}_{ending}")
+    return allowed_name(name if not ending or name.endswith((ending, unit)) else f"{name}_{ending}")
 
 
 def cells(numbers: Mapping[tuple[str, str, str, str], tuple[float, float]]) -> dict[str, float]:
@@ -111,7 +111,7 @@ def run(step: str, folder: str, labels: Mapping[str, str], seed: object) -> str:
     return " ".join((*reversed([one for one in parts if one != f"seed{seed}"]), f"seed{seed}", step))
 
 
-def joined(entries: Iterable[str], longest: int) -> str:
+def join_entries(entries: Iterable[str], longest: int) -> str:
     """The entries joined to one tag value, each followed by END; entries that do not fit are left out."""
     text = ""
     for entry in entries:
@@ -122,6 +122,6 @@ def joined(entries: Iterable[str], longest: int) -> str:
     return text
 
 
-def allowed(name: str) -> str:
+def allowed_name(name: str) -> str:
     """The name with every character that MLflow rejects replaced by an underscore."""
     return re.sub(r"[^\w\-. :/]", "_", name)

@@ -97,8 +97,16 @@ class Tracked:
 
     def fingerprint(self) -> str:
         """A hash of the run's contents; if it equals the stored one, there is nothing to do."""
-        told = [self.started, self.status, self.size, self.record_sha, self.name, self.tags, self.numbers_sha]
-        return hashlib.sha256(canonical(told).encode()).hexdigest()[:16]
+        state = [
+            self.started,
+            self.status,
+            self.size,
+            self.record_sha,
+            self.name,
+            self.tags,
+            self.numbers_sha,
+        ]
+        return hashlib.sha256(canonical(state).encode()).hexdigest()[:16]
 
 
 @dataclass
@@ -116,8 +124,8 @@ class Summary:
     def __str__(self) -> str:
         counts = f"{self.created} new, {self.updated} updated, {self.replaced} replaced"
         counts += f", {self.unchanged} unchanged"
-        told = ", ".join(f"{number} {status}" for status, number in sorted(self.statuses.items()))
-        return counts + (f" ({told})" if told else "")
+        statuses = ", ".join(f"{number} {status}" for status, number in sorted(self.statuses.items()))
+        return counts + (f" ({statuses})" if statuses else "")
 
 
 def sources(root: Path) -> tuple[list[Source], list[str]]:
@@ -131,7 +139,7 @@ def sources(root: Path) -> tuple[list[Source], list[str]]:
         try:
             run = str(json.loads(path.read_bytes())["run"])
         except (OSError, ValueError, KeyError, TypeError):
-            problems.append(f"{path}: torn, it is no complete record; its step must run again")
+            problems.append(f"{path}: torn, not a complete record; its step must run again")
             continue
         found.setdefault(run, Source(root, run)).record = path
     return sorted(found.values(), key=lambda one: one.id), problems
@@ -232,7 +240,7 @@ def _below(out: Path) -> str:
 
 def _used(use: Use) -> dict[str, str]:
     kinds = {"artefact": use.artefacts, "cell": use.cells, "claim": use.claims}
-    return {name: names.joined(entries, LONGEST) for name, entries in kinds.items()}
+    return {name: names.join_entries(entries, LONGEST) for name, entries in kinds.items()}
 
 
 def _status(
@@ -247,7 +255,7 @@ def _status(
     # a heartbeat in the future comes from a wrong clock; the lock tells whether the run is alive
     silent = abs(now - story.heartbeat) > stale_s
     if silent and lock_is_free(source.root / "work" / f"{source.id}.lock"):
-        return spool.KILLED, "silent, and nobody holds its lock", story.heartbeat
+        return spool.KILLED, "silent, and no process holds its lock", story.heartbeat
     return spool.RUNNING, None, None
 
 

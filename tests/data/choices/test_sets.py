@@ -197,7 +197,7 @@ def test_articles_that_are_no_json_are_refused() -> None:
         race.parse(b"\xff", "train/high/2.txt")
 
 
-def test_retrieved_documents_stand_before_the_question(arc_folder: Path) -> None:
+def test_retrieved_documents_precede_the_question(arc_folder: Path) -> None:
     name = "ARC-Easy-Train-0"
     put(
         arc_folder / documents.NAME,

@@ -43,7 +43,7 @@ def test_a_public_score_outside_of_it_is_refused(tmp_path: Path, score: str) -> 
         similar(tmp_path, "1", score)
 
 
-def test_a_sample_that_comes_twice_is_told_with_its_file(tmp_path: Path) -> None:
+def test_a_duplicate_sample_is_reported_with_its_file(tmp_path: Path) -> None:
     (tmp_path / "RTE").mkdir()
     head = "index\tsentence1\tsentence2"
     for part in ("train", "dev"):

@@ -113,7 +113,7 @@ def test_an_image_is_what_the_formula_says() -> None:
                 assert abs(int(images[scene, i, j]) - 255 * min(1.0, value)) <= 0.51
 
 
-def test_dashes_can_be_told_apart() -> None:
+def test_dashes_can_be_distinguished() -> None:
     """Along a curve of the default form the image is bright on dashes and darker between them."""
     form = Form()
     found = scenes(40, np.random.default_rng(0), form)

@@ -65,7 +65,7 @@ def test_what_padding_holds_changes_no_token(kind: str, data: st.DataObject) -> 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_padding_matters_where_it_is_not_masked(kind: str) -> None:
-    """The control of the test before: without the mask, what stands there is seen by some token."""
+    """Control of the previous test: without the mask, some token sees these positions."""
     x = draw(1, LENGTH)
     other = x.clone()
     other[:, 10:] += draw(1, LENGTH - 10, 2)

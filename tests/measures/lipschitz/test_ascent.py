@@ -199,7 +199,7 @@ def test_nothing_to_climb():
     assert none.curve.shape == (0, 2) and torch.equal(none.values, none.first_values)
 
 
-def test_progress_is_told():
+def test_progress_is_reported():
     calls: list[tuple[int, int]] = []
     ascend(torch.sin, draw(3, 2), steps=2, batch=2, progress=lambda *now: calls.append(now))
     assert calls == [(1, 4), (2, 4), (3, 4), (4, 4)]

@@ -43,7 +43,7 @@ def test_targets_are_read_once_unless_they_change(
         assert torch.equal(found.poisons, plain.poisons)  # a function is an objective on pooled features
 
 
-def test_networks_without_dropout_are_not_read_anew(problem, tiny_net) -> None:
+def test_networks_without_dropout_are_not_reloaded(problem, tiny_net) -> None:
     attack = Counts()
     nets = [tiny_net(1, dropout=0.0), tiny_net(2)]
     crafting.craft(attack, nets, *problem[1:], **SETTINGS, dropout=True)

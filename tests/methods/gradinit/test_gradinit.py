@@ -179,7 +179,7 @@ def test_whether_a_second_graph_is_made_is_seen_from_inside_the_network(gamma):
 
 
 class Everything(nn.Module):
-    """Convolution, batch normalisation, Dropout, a tied weight, a buffer of its own, a frozen and an unused parameter."""
+    """Convolution, batch normalisation, Dropout, a tied weight, a buffer, a frozen and an unused parameter."""
 
     def __init__(self):
         super().__init__()

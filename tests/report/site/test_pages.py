@@ -107,7 +107,7 @@ def test_links_between_pages_lead_to_pages(site: Site, pages: dict[str, str]) ->
 def test_a_link_to_a_file_that_is_no_page_becomes_its_path() -> None:
     pages = {ROOT / "docs/map.md": "guides/map.md"}
     text = "[map](map.md#a-room), [code](../src/relearn/x.py), [web](https://example.org), [`a.py`](../a.py), `[no](link.md)`"
-    assert links.moved(text, ROOT / "docs/site.md", "studies/a/index.md", pages) == (
+    assert links.rewrite_links(text, ROOT / "docs/site.md", "studies/a/index.md", pages) == (
         "[map](../../guides/map.md#a-room), code (`src/relearn/x.py`), [web](https://example.org), `a.py`, `[no](link.md)`"
     )
 

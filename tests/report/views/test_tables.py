@@ -1,4 +1,4 @@
-"""What is published stands in the cell of what is measured."""
+"""The published value is shown in the cell of the measured value."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from relearn.report.views.formulas import markup
 from relearn.report.views.names import heading, label
-from relearn.report.views.tables import Shown, folded
+from relearn.report.views.tables import Shown, fold_published
 
 HEADER = ["Defence", "Rate, %", "Paper", "Published code", "Deviation", "Kept, %"]
 LINES = [
@@ -15,8 +15,8 @@ LINES = [
 ]
 
 
-def test_published_values_and_deviations_stand_below_the_measured() -> None:
-    header, lines = folded(HEADER, LINES)
+def test_published_values_and_deviations_are_below_the_measured_ones() -> None:
+    header, lines = fold_published(HEADER, LINES)
     assert header == ["Defence", "Rate, %", "Kept, %"]
     assert lines == [
         [Shown("none"), Shown("10.0 (4)", "paper 12.0 · Δ -2.0"), Shown("n/a", "", True)],
@@ -25,7 +25,7 @@ def test_published_values_and_deviations_stand_below_the_measured() -> None:
 
 
 def test_no_number_is_lost() -> None:
-    _, lines = folded(HEADER, LINES)
+    _, lines = fold_published(HEADER, LINES)
     shown = " ".join(f"{cell.text} {cell.beside}" for line in lines for cell in line)
     assert all(text in shown for line in LINES for text in line if text != "-")
 

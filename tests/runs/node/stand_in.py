@@ -1,4 +1,4 @@
-"""A program in place of `relearn`: it makes a run with its record, or fails, or works until it is told to stop.
+"""A program in place of `relearn`: it makes a run with its record, or fails, or works until it is stopped.
 
 Its words are those of a job; the first one says how it behaves.
 """

@@ -95,7 +95,7 @@ def test_only_the_image_tensors_of_a_file_change(tmp_path: Path, monkeypatch: py
         {"images": pictures(3), "labels": np.arange(7), "mask": np.ones((2, 2), np.uint8)}, {"relearn": "{}"}
     )
     shrunk = pixels.shrunk(content)
-    assert len(shrunk) == len(content) and pixels.restored(shrunk) == content
+    assert len(shrunk) == len(content) and pixels.restore(shrunk) == content
     changed = np.flatnonzero(np.frombuffer(shrunk, np.uint8) != np.frombuffer(content, np.uint8))
     images = 7 * 3 * 32 * 32
     assert 0 < len(changed) <= images and np.ptp(changed) < images

@@ -42,7 +42,7 @@ RUN: dict[str, Any] = {
 
 
 def with_one(**own: Any) -> list[dict[str, Any]]:
-    """A run of ALBERT with values of its own, and one of RoBERTa that other keys need."""
+    """A run of ALBERT with its own values, and a run of RoBERTa that other keys need."""
     return [{**RUN, "encoder": "albert", **own}, RUN]
 
 

@@ -52,7 +52,7 @@ def test_the_chapter_as_the_paper_has_it(tmp_path):
     assert "five seeds of the released script gave 85.7" in page and "rte: freelb - freelb_fresh" in page
 
 
-def test_without_records_nothing_is_said(tmp_path):
+def test_without_records_no_claim_is_run(tmp_path):
     found = judged(tmp_path)
     assert {claim.verdict for claim in found.values()} == {"not_run"}
     assert all(claim.missing for claim in found.values())
@@ -97,7 +97,7 @@ def test_a_task_at_the_majority_answer_is_left_out_and_shown(tmp_path):
     assert "mrpc: left out, because vanilla or the compared runs are not above the majority answer" in notes
 
 
-def test_where_no_task_is_learned_nothing_is_said(tmp_path):
+def test_claims_are_underpowered_if_no_task_is_learned(tmp_path):
     never = {"score": lambda self, task, method: (0.5, "not_converged" if method == "vanilla" else "ok")}
     found = judged(type("Never", (pretend.Chapter,), never)().write(tmp_path))
     for name in TRAINED:
@@ -281,7 +281,7 @@ def test_other_encoders_say_nothing(tmp_path):
         ([0.78, 0.81, 0.79], "direction"),
     ],
 )
-def test_masks_reused_and_drawn_anew(tmp_path, fresh, word):
+def test_masks_reused_and_redrawn(tmp_path, fresh, word):
     pretend.several(tmp_path, "rte", vanilla=0.6, freelb=0.8, freelb_fresh=fresh)
     claim = judged(tmp_path, "mask_reuse")
     assert (claim.verdict, claim.provisional) == (word, False)
@@ -472,7 +472,7 @@ def test_masks_are_compared_at_the_better_radius_of_each(tmp_path):
     assert claim.parts[1].name == "rte: freelb - freelb_fresh"
 
 
-def test_paired_means_and_wins_stand_beside_a_difference_of_medians(tmp_path):
+def test_a_difference_of_medians_comes_with_paired_means_and_wins(tmp_path):
     """The medians differ by +1 point where the paired mean is below 0 and most seeds are lost."""
     fresh = [0.79, 0.82, 0.81]
     pretend.several(tmp_path, "rte", vanilla=0.6, freelb=[0.8, 0.81, 0.7], freelb_fresh=fresh)

@@ -262,7 +262,7 @@ def test_an_encoder_made_before(bench: Bench, encoder: Path) -> None:
 
 
 def test_another_tasks_network(bench: Bench) -> None:
-    """The head stays for the same kind and number of classes, and is drawn anew for others; the encoder stays."""
+    """The head is kept for the same kind and number of classes and newly initialised for others; the encoder is kept."""
     first = bench.runs / "run/model.safetensors"
     still = {"lr": 1e-12, "steps": 1, "warmup_steps": 0, "weight_decay": 0.0, "evaluations": 1}
     own = files.load(first)[0].net.state_dict()
@@ -338,7 +338,7 @@ def test_what_the_kept_network_answers(bench: Bench) -> None:
         assert [float(one) for one in row["logits"].split()] == pytest.approx(logits, abs=1e-5)
 
 
-def test_every_share_of_a_batch_has_a_strategy_of_its_own() -> None:
+def test_every_share_of_a_batch_has_its_own_strategy() -> None:
     """FreeAT carries a share's δ: one strategy for all would hand it to the next share."""
     made = finetune_start.gradient({**FINETUNE, "method": METHODS["free_at"], "accumulate": 4})
     assert len({id(one) for one in made.strategies}) == 4

@@ -89,7 +89,7 @@ def test_arc_merge_is_both_sets_of_one_method_and_seed_together() -> None:
     assert merged_cells([easy]) == []
 
 
-def test_free_at_has_a_rate_of_its_own() -> None:
+def test_free_at_has_its_own_learning_rate() -> None:
     """It makes K times as many updates."""
     family = plan(SMALL, "small")["finetune"]
     rates = {

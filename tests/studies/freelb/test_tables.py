@@ -1,4 +1,4 @@
-"""Tables of zhu2022, chapter 3: every published cell stands once, medians are medians and say so; what is only printed is no cell."""
+"""Tables of zhu2022, chapter 3: every published cell occurs once, medians are labelled; numbers that are only printed are no cells."""
 
 from __future__ import annotations
 
@@ -103,16 +103,16 @@ def test_tables_of_medians_are_those_that_the_paper_calls_so():
     assert {one.aggregate for one in others} == {"mean"}
 
 
-def test_a_median_stands_with_the_standard_deviation(tmp_path):
+def test_a_median_is_shown_with_the_standard_deviation(tmp_path):
     scores = [0.5, 0.9, 0.52, 0.51, 0.53]  # one far off: the median does not follow it
     pretend.several(tmp_path, "rte", freelb=scores)
     cell = cells_of("zhu2022.table3.1", evidence_of(tmp_path))["freelb", "rte"]
     assert cell.mean == pytest.approx(0.52) and cell.spread == pytest.approx(np.std(scores, ddof=1))
     assert grid.text(cell) == "52.0 ± 17.3 (5)"
-    assert grid.away(cell) == "-36.1" and grid.printed(cell.printed.values()) == "88.13 ± 1.20 (5)"
+    assert grid.away(cell) == "-36.1" and grid.format_published(cell.printed.values()) == "88.13 ± 1.20 (5)"
 
 
-def test_a_mean_stands_with_its_standard_error_as_before(tmp_path):
+def test_a_mean_is_shown_with_its_standard_error(tmp_path):
     pretend.several(tmp_path, "rte", freelb=[0.5, 0.9, 0.52])
     known = evidence_of(tmp_path)
     as_mean = replace(TABLES["zhu2022.table3.1"], aggregate="mean")
@@ -129,7 +129,7 @@ def test_of_one_seed_there_is_no_spread_and_of_two_the_median_is_between(tmp_pat
     assert statistics.median_spread([0.3]) == (0.3, None)
 
 
-def test_one_that_did_not_converge_counts_and_is_said(tmp_path):
+def test_a_run_that_did_not_converge_counts_and_is_reported(tmp_path):
     pretend.several(tmp_path, "stsb", pgd=[0.9, 0.91])
     pretend.finetune(tmp_path, "stsb", "pgd", 0.02, seed=2, outcome="not_converged")
     pretend.finetune(tmp_path, "stsb", "pgd", None, seed=3, outcome="diverged")
@@ -247,10 +247,10 @@ def test_increases_are_of_a_model_a_reference_and_a_task(tmp_path):
     assert cells["pgd", "cola/increase"].status == "no_value"
     assert cells["vanilla", "rte/increase"].status == "not_run"
     assert grid.text(found) == "2.52e-04 ± 1.26e-04 (3)" and grid.away(found) == "+1.12e-04"
-    assert grid.printed(found.printed.values()) == "0.00014"
+    assert grid.format_published(found.printed.values()) == "0.00014"
 
 
-def test_majority_and_cost_stand_beside(tmp_path):
+def test_majority_accuracy_and_cost_have_columns(tmp_path):
     pretend.finetune(tmp_path, "imdb", "vanilla", 0.8, majority=0.51)
     pretend.finetune(tmp_path, "imdb", "freelb", 0.85, majority=0.51)
     known = evidence_of(tmp_path)

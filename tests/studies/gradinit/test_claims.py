@@ -125,7 +125,7 @@ def test_seeds_that_only_one_side_has_are_left_out(tmp_path):
     assert (claim.verdict, claim.reasons) == ("underpowered", ("2 seeds, needs 3",))
 
 
-def test_one_seed_is_underpowered_and_the_numbers_are_still_said(tmp_path):
+def test_one_seed_is_underpowered_and_the_numbers_are_still_reported(tmp_path):
     trained(tmp_path, "VGG-19", "kaiming", "acc1_frac", [0.3])
     trained(tmp_path, "VGG-19", "gradinit", "acc1_frac", [0.4])
     claim = judged(evidence_of(tmp_path), "first_epoch_accuracy")
@@ -418,7 +418,7 @@ def test_costs_do_not_ask_whether_the_bound_was_met(tmp_path):
     assert part(claim, "VGG-19: seconds").verdict == "reproduced" and not claim.reasons
 
 
-def test_the_ratio_of_figure_4_1_is_shown_beside_and_does_not_decide(tmp_path):
+def test_the_ratio_of_figure_4_1_is_additional_and_not_decisive(tmp_path):
     """Deviations that fall with the whole gradient leave their ratio to its mean where it was."""
     before, after = pretend.layers("VGG-19", False), pretend.layers("VGG-19", True)
     for first, second in zip(before, after):

@@ -35,7 +35,7 @@ def scales(runs: Runs, name: str) -> dict[str, float]:
 
 
 def slow_loss_and_norm(runs: Runs, name: str, *, train: bool = True, seed: int = 0) -> tuple[float, float]:
-    """Loss and norm of its gradient in double precision on the batch that (task, seed) stands for."""
+    """Loss and norm of its gradient in double precision on the batch of (task, seed)."""
     task = runs.task()
     images, labels = next(task.batches(seed_of(LABELS, seed, "task"), START["batch_size"]))
     net = task.network(runs.weights(name)).double().train(train)
@@ -62,7 +62,7 @@ def test_factors_times_the_common_random_weights_are_the_start(runs, name, metho
         assert torch.equal(found[key], tensor * factors.get(key, 1.0)), key
 
 
-def test_without_a_factor_stand_the_zeros_and_a_note_names_them(runs):
+def test_without_a_factor_zeros_are_kept_and_named_in_a_note(runs):
     random, factors = runs.state("kaiming"), scales(runs, "gradinit")
     zeros = [key for key, tensor in random.items() if key.endswith("bias") and not tensor.any()]
     done = record.read(runs.root / "gradinit")
@@ -74,7 +74,7 @@ def test_without_a_factor_stand_the_zeros_and_a_note_names_them(runs):
     assert shapes == {key: str(list(random[key].shape)) for key in factors}
 
 
-def test_a_seed_and_a_network_have_random_weights_of_their_own(runs):
+def test_each_seed_and_network_has_its_own_random_weights(runs):
     runs.initialise("kaiming", "kaiming", network=NETWORK | {"name": "ResNet-110"})
     other = runs.state("kaiming")["head.weight"]
     runs.initialise("kaiming", "kaiming", seed=1)

@@ -44,7 +44,7 @@ def test_densenet_has_batches_of_64(network: str) -> None:
     assert PAPER["train_from_init"].settings_of(**vgg, recipe="sgd")["batch_size"] == 128
 
 
-def test_metainit_by_adam_has_a_rate_and_a_clip_of_its_own() -> None:
+def test_metainit_by_adam_has_its_own_rate_and_clip() -> None:
     params = parameters.load(ROOT / "params.yaml", scale="paper")
     params["gradinit"]["initialise"]["metainit_adam"]["tau"]["VGG-19"] = 0.5
     family = plan(params, "paper")["initialise"]
@@ -56,7 +56,7 @@ def test_metainit_by_adam_has_a_rate_and_a_clip_of_its_own() -> None:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_gradinit_looks_ahead_with_the_rate_of_the_training(scale: str) -> None:
-    """Exactly, but for the grid of figure 4.3, whose trainings share a start; the one cell of it at mini has a rate of its own."""
+    """Exactly, but for the grid of figure 4.3, whose trainings share a start; its only cell at mini has its own rate."""
     for step, of in (("train_from_init", "initialise"), ("train_translation", "initialise_translation")):
         for cell in PLANS[scale][step].cells:
             start = {key: value for key, value in cell.items() if key != "recipe"}

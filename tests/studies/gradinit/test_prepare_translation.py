@@ -55,7 +55,7 @@ def test_number_words_from_settings_to_record(tmp_path: Path) -> None:
     assert json.loads(done["notes"][0].removeprefix("source: ")) == raw.source
 
 
-def test_equal_settings_make_equal_bytes_and_little_text_is_said(tmp_path: Path) -> None:
+def test_equal_settings_make_equal_bytes_and_a_short_text_is_noted(tmp_path: Path) -> None:
     shas = {run(tmp_path / name)["outputs"]["corpus.safetensors"]["sha256"] for name in ("one", "two")}
     other = run(tmp_path / "other", vocabulary=5000)
     assert len(shas) == 1 and other["outputs"]["corpus.safetensors"]["sha256"] not in shas

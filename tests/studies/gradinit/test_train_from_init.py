@@ -100,7 +100,7 @@ def test_every_start_sees_the_same_images_in_the_same_order(runs, monkeypatch):
     assert len(set(final.values())) == 3
 
 
-def test_training_images_are_augmented_as_said(runs, spy):
+def test_training_images_are_augmented_as_configured(runs, spy):
     runs.train("plain", "kaiming", epochs=1, crop_padding=0, cutout=0)
     whole = {image.numpy().tobytes() for image in runs.task().images.float() / 255}
     assert {image.numpy().tobytes() for batch in spy.images for image in batch} == whole

@@ -184,7 +184,7 @@ def test_slopes_within_fifteen_percent(tmp_path, rate, word):
     assert claim.main.notes[0] == (
         f"slope in log N of the bound {slopes:.4f}, of the best lower bound {rate * slopes:.4f}, ratio {rate:.3f}"
     )
-    assert claim.main.notes[1].startswith("beside them, of the structured lower bound 2.0000")
+    assert claim.main.notes[1].startswith("in addition, slope of the structured lower bound 2.0000")
 
 
 def test_the_best_of_several_seeds_counts_and_other_n_do_not(tmp_path):
@@ -245,13 +245,13 @@ def test_only_the_stated_c_count_and_all_of_them_make_full_size(tmp_path):
     )
 
 
-def test_other_sizes_and_trained_weights_stand_beside(tmp_path):
+def test_other_sizes_and_trained_weights_are_additional_notes(tmp_path):
     inverted(tmp_path, 0.0, 1.0)
     pretend.invert(tmp_path, "fig6", "dp", {0.5: [1e-9], 0.7: [1.0]}, length=16, dim=16)
     pretend.invert(tmp_path, "fig3", "dp", {c: [0.0] for c in pretend.CS}, weights="trained")
     claim = judged(evidence_of(tmp_path), "invertible")
     assert claim.verdict == "reproduced"
-    assert "1 of 2 so, errors 1e-09 to 1" in part(claim, "dot product").notes[-1]
+    assert "1 of 2 hold, errors 1e-09 to 1" in part(claim, "dot product").notes[-1]
 
 
 def test_errors_for_other_ranges_of_the_inputs_stand_beside_and_do_not_decide(tmp_path):
@@ -371,7 +371,7 @@ def test_the_deepest_is_the_deepest_that_was_run_and_beyond_five(tmp_path):
     assert judged(evidence_of(tmp_path / "few"), "expressive").verdict == "not_run"
 
 
-def test_the_honest_test_nll_stands_beside(tmp_path):
+def test_the_test_nll_chosen_on_validation_data_is_reported_too(tmp_path):
     pretend.characters(tmp_path)
     trained(tmp_path, "l2", 1, [1.0, 1.1, 1.2])
     trained(tmp_path, "dp", 1, [1.0, 1.1, 1.2])
@@ -478,11 +478,11 @@ def test_a_model_that_stays_at_the_unigrams_fails(tmp_path):
     assert found.notes[-1] == "14 layers: 0 of 3 diverged, 3 at the unigrams, best test NLL 2.890"
 
 
-def test_dot_product_with_the_start_of_l2_stands_beside(tmp_path):
+def test_dot_product_with_the_initialisation_of_l2_is_an_additional_comparison(tmp_path):
     deep(tmp_path)
     trained(tmp_path, "dp_l2_start", 12, [0.9] * 3, recipe=pretend.CONSTANT)
     claim = judged(evidence_of(tmp_path), "deeper_without_warmup")
-    found = part(claim, "DP with L2's start, deeper")
+    found = part(claim, "DP with L2's initialisation, deeper")
     assert found.interval.estimate == 0.0 and not found.decides and claim.verdict == "direction"
 
 

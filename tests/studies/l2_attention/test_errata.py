@@ -390,7 +390,7 @@ def test_k9_the_printed_intermediate_formulas_are_not_those_of_the_attention() -
 
 @given(seeds)
 @settings(max_examples=20, deadline=None)
-def test_k9_the_mended_intermediate_formulas_are(seed: int) -> None:
+def test_k9_the_corrected_intermediate_formulas_are(seed: int) -> None:
     wq, wk, x, s = differences(seed)
     true = probabilities(x, wq, wk, s)
     torch.testing.assert_close(equation_16(x, wq, wk, s, (x @ wk).square().sum(-1)[None]), true)

@@ -137,7 +137,7 @@ def test_the_five_best_of_all_starts_and_seeds(tmp_path):
     ]  # no slope of one N
 
 
-def test_slopes_are_said_and_the_axis_of_n_is_log(l2_attention):
+def test_slopes_are_given_and_the_axis_of_n_is_logarithmic(l2_attention):
     drawn = drawn_of("kim2020.fig2", l2_attention)
     (axes,) = drawn.axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "linear")
@@ -320,7 +320,7 @@ def test_titles_leave_room_for_words_that_are_there_alone(tmp_path):
 # figure 10
 
 
-def test_densities_sum_to_one_and_their_widths_are_said(tmp_path):
+def test_densities_sum_to_one_and_their_widths_are_given(tmp_path):
     pretend.outputs(tmp_path, "dp", 4.0)
     found = points_of("kim2020.fig10", evidence_of(tmp_path))
     for side in ("input", "output"):

@@ -1,4 +1,4 @@
-"""Tables of kim2020: every published cell stands once, the recipe is chosen on validation, blanks say why."""
+"""Tables of kim2020: every published cell occurs once, the recipe is chosen on validation data, and blanks state their reason."""
 
 from __future__ import annotations
 
@@ -158,5 +158,5 @@ def test_all_formats_are_written(name, l2_attention, tmp_path):
 
 def test_nats_keep_the_three_decimals_of_the_paper():
     value = Value("a", "r", "c", "nll", "nats_per_character", "lower", 1.04, None, "", None, "ok", "")
-    assert grid.printed([value]) == "1.040"
+    assert grid.format_published([value]) == "1.040"
     assert grid.number(1.0396, "nats_per_character") == "1.040"

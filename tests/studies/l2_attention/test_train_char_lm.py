@@ -208,7 +208,7 @@ def test_the_rate_follows_the_published_schedule(bench: Bench) -> None:
         assert float(row["lr"]) == pytest.approx(expected)
 
 
-def test_a_fixed_rate_is_taken_as_it_stands(bench: Bench) -> None:
+def test_a_fixed_rate_is_used_unchanged(bench: Bench) -> None:
     changes = dict(schedule="constant", lr=0.004, gamma=None, warmup_steps=0, steps=4, evaluations=1)
     bench.language("fixed", **changes)
     assert {float(row["lr"]) for row in bench.history("fixed")} == {0.004}

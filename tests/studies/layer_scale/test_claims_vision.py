@@ -87,7 +87,7 @@ def test_the_studies_as_the_papers_have_them(tmp_path):
     assert "| `alpha_has_a_limit` |" in page and "rezero never converges" in page
 
 
-def test_without_records_nothing_is_said(tmp_path):
+def test_without_records_no_claim_is_run(tmp_path):
     found = judged(tmp_path)
     assert {claim.verdict for claim in found.values()} == {"not_run"}
     assert all(claim.missing for claim in found.values())
@@ -101,7 +101,7 @@ def test_too_few_seeds_are_underpowered_whatever_they_say(tmp_path, seeds):
         assert claim.reasons == (f"{len(seeds)} seed{'s' * (len(seeds) > 1)}, needs 3",)
 
 
-def test_where_nothing_learns_nothing_is_said(tmp_path):
+def test_claims_are_underpowered_if_nothing_learns(tmp_path):
     changes = {"ablation": lambda *_: (0.11, "not_converged"), "residual": lambda *_: (0.11, "not_converged")}
     found = judged(type("Idle", (pretend.Study,), changes | {"depths": (24,)})().write(tmp_path))
     deciding = NAMES - {

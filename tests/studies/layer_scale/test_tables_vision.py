@@ -1,4 +1,4 @@
-"""Tables of qi2023 and touvron2021 over trainings: every published cell stands once, and how a training ended is a result."""
+"""Tables of qi2023 and touvron2021 over trainings: every published cell occurs once, and the outcome of a training is a result."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_how_trainings_end_is_a_result_beside_the_printed_one(whole):
     assert grid.text(facts["fixup", "accuracy"]) == "10.0 ± 0.0 (2) [2 not converged]"
     assert grid.text(facts["t_fixup", "accuracy"]) == "diverged (2)"
     assert grid.text(facts["rezero", "accuracy"]) == "58.5 ± 0.5 (2)"
-    assert {grid.printed(cell.printed.values()) for cell in facts.values()} == {"not converged"}
+    assert {grid.format_published(cell.printed.values()) for cell in facts.values()} == {"not converged"}
 
 
 def test_a_training_that_did_not_converge_is_counted_in_the_raw_table(tmp_path):
@@ -135,7 +135,7 @@ def test_suites_do_not_mix(tmp_path):
     assert (more["LipsFormer-CSwin-T", "best"].mean, more["base", "best"].mean) == (0.9, 0.5)
 
 
-def test_depths_stand_beside_each_other(whole):
+def test_each_depth_has_its_own_columns(whole):
     cells = cells_of("addition.layer_scale_depth", whole)
     assert cells["pre_norm", "12/accuracy"].mean == pytest.approx(0.605)
     assert cells["pre_norm", "24/accuracy"].mean == pytest.approx(0.605 - 0.036)
@@ -149,15 +149,15 @@ def test_depths_stand_beside_each_other(whole):
     ].mean == pytest.approx(0.625)
 
 
-def test_the_machine_of_the_speed_stands_in_the_caption(whole, tmp_path):
+def test_the_caption_names_the_machine_of_the_speed(whole, tmp_path):
     cells = cells_of("qi2023.throughput_memory", whole)
     assert cells["LipsFormer-Swin-B", "memory"].published == {"paper": 7415.0}
     assert cells["LipsFormer-Swin-T", "throughput"].mean == 900.0
     for name in ("qi2023.throughput_memory", "addition.lipsformer_throughput"):
         runs = own(name, whole).runs
         (machine,) = {run.machine for run in runs if run.step == "throughput"}
-        assert f"{machine}." in artefacts.expanded(TABLES[name], runs).caption
-        assert artefacts.expanded(TABLES[name], []).caption.endswith("not run.")
+        assert f"{machine}." in artefacts.expand_rows(TABLES[name], runs).caption
+        assert artefacts.expand_rows(TABLES[name], []).caption.endswith("not run.")
 
 
 def test_steps_of_vision_are_quantities():

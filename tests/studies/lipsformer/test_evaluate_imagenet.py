@@ -232,7 +232,7 @@ def test_files_that_are_no_weights_are_refused_in_one_line(tmp_path: Path) -> No
         ),
         ("state.pth", {"network": {**VIT, "depth": 2}}, r"not weights of .*: Missing key"),
         ("code.pth", {}, r"code.pth: not weights of vit_tiny_patch16_224 for 12 classes: weights_only"),
-        ("text.safetensors", {}, r"text.safetensors: no safetensors file"),
+        ("text.safetensors", {}, r"text.safetensors: not a safetensors file"),
         ("net.onnx", {}, r"net.onnx: ends in '.onnx'; allowed: .safetensors, .pth"),
         ("state.pth", {"network": {"name": "no_network"}}, r"network: 'no_network' \(allowed"),
     ):
@@ -241,7 +241,7 @@ def test_files_that_are_no_weights_are_refused_in_one_line(tmp_path: Path) -> No
         assert "\n" not in str(told.value)
 
 
-def test_outputs_that_are_not_finite_are_told(tmp_path: Path) -> None:
+def test_outputs_that_are_not_finite_are_reported(tmp_path: Path) -> None:
     net = network()
     with torch.no_grad():
         net.head.bias[0] = torch.nan

@@ -76,7 +76,7 @@ def test_table_2_is_counted_whole_and_says_what_is_not_built(tmp_path):
     assert cover.row("mini")[-1] == 40 and len(cover.row("mini")) == len(coverage.FIELDS)
 
 
-def test_cells_are_counted_and_stand_beside_the_printed_numbers(tmp_path):
+def test_cells_are_counted_and_compared_with_the_printed_numbers(tmp_path):
     known = evidence_of(pretend.study(tmp_path))
     cover = coverage.cover(ARTEFACTS["qi2023.table5"], known)
     assert (cover.measured, cover.defined) == (5, 5)
@@ -98,7 +98,7 @@ def test_cells_are_counted_and_stand_beside_the_printed_numbers(tmp_path):
     assert lines[2][:2] == ["Swin-S", "not run"]
 
 
-def test_constructions_are_counted_beside_the_shares_of_their_bounds(tmp_path):
+def test_constructions_are_counted_with_the_shares_of_their_bounds(tmp_path):
     known = evidence_of(pretend.study(tmp_path))
     for study, row, cases, fails in (("lipsformer", "theorem_2", 5, 3), ("lrformer", "lrsa", 4, 2)):
         cells = cells_of(f"addition.{study}_constructions", known)
@@ -115,7 +115,7 @@ def test_all_exact_claims_are_reproduced_and_the_trained_ones_are_not_run(tmp_pa
     assert not any("no predicate in this version" in found[name].reasons for name in rest)
 
 
-def test_without_runs_nothing_is_said(tmp_path):
+def test_without_runs_no_claim_is_run(tmp_path):
     found = judged(tmp_path)
     assert {found[name].verdict for name in EXACT} == {"not_run"}
 
@@ -129,7 +129,7 @@ def test_notes_name_the_counter_examples_and_what_a_theorem_leaves_out(tmp_path)
     assert "2 such convolutions of LipsFormer-Swin-T: norms 1.000 to 1.900" in notes["spectral_init"]
     assert "1.3333 > 1 (erratum Y1)" in notes["layernorm_bound"]
     assert "Y2, reversed: 35.36 > 9.8" in notes["lrsa_bound"]
-    assert "beside it: Swin-T: 28.29 M, printed 29 M (rounded up)" in notes["parameter_counts"]
+    assert "in addition: Swin-T: 28.29 M, printed 29 M (rounded up)" in notes["parameter_counts"]
     assert "to the unit: 1 of 1" in notes["parameter_counts"]
     assert "-2.1%, LipsFormer-CSwin-S" in notes["flops"]
 

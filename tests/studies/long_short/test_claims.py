@@ -63,7 +63,7 @@ def test_the_chapter_as_the_paper_has_it(tmp_path):
     assert "| `lra_flops` |" in page and "one product with its sum counts one (fvcore's convention)" in page
 
 
-def test_without_records_nothing_is_said(tmp_path):
+def test_without_records_no_claim_is_run(tmp_path):
     found = judged(tmp_path)
     assert {claim.verdict for claim in found.values()} == {"not_run"}
     assert all(claim.missing for claim in found.values())
@@ -79,7 +79,7 @@ def test_too_few_seeds_are_underpowered_whatever_they_say(tmp_path, seeds):
     assert {found[name].verdict for name in EXACT} == {"reproduced"}
 
 
-def test_where_nothing_learns_nothing_is_said(tmp_path):
+def test_claims_are_underpowered_if_nothing_learns(tmp_path):
     idle = {
         "accuracy": lambda *_: (0.11, "not_converged"),
         "bits": lambda *_: (5.0, "not_converged"),

@@ -131,7 +131,7 @@ def test_validation_loss_runs_over_the_phases_and_where_it_was_measured(tmp_path
     assert not line("zhu2022.fig5.3", evidence_of(tmp_path), panel="ratios")
 
 
-def test_a_training_that_diverged_is_a_line_of_its_own(tmp_path):
+def test_a_diverged_training_has_its_own_line(tmp_path):
     for seed, outcome in enumerate(("ok", "ok", "diverged")):
         bits = None if outcome == "diverged" else 1.0 + 0.2 * seed
         pretend.predict(tmp_path, "warandpeace", "no_dual_norm", bits, outcome=outcome, seed=seed)
@@ -228,7 +228,7 @@ def test_similarity_by_layer_before_and_after(tmp_path):
     assert len(drawn.axes) == 1 and labels(drawn) == ["CvT-13", "Before training", "Trained"]
 
 
-def test_other_networks_have_a_panel_of_their_own(tmp_path):
+def test_other_networks_have_their_own_panel(tmp_path):
     pretend.similarity(tmp_path, "ViL-LS-Medium", 0.7, layers=6)
     drawn = drawn_of("zhu2022.fig5.6", evidence_of(tmp_path))
     assert [axes.get_title(loc="left") for axes in drawn.axes] == ["As in the paper", "Other networks"]

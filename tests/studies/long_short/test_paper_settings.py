@@ -30,7 +30,7 @@ def test_text8_has_its_own_rate_and_no_large_model(families: dict[str, Any]) -> 
         assert [phase["steps"] for phase in phases] == [430_000, 50_000, 50_000]
 
 
-def test_the_networks_of_table_5_8_have_recipes_of_their_own(families: dict[str, Any]) -> None:
+def test_the_networks_of_table_5_8_have_their_own_recipes(families: dict[str, Any]) -> None:
     family = families["train_vision"]
     made = {run["network"]: family.settings_of(network=run["network"]) for run in family.runs}
     paths = {name: one["network"].get("drop_path_rate") for name, one in made.items()}

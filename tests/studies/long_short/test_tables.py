@@ -124,7 +124,7 @@ def test_accuracy_flops_and_average_of_an_attention(whole, tmp_path):
     assert cells["long_short", "average/accuracy"].mean == pytest.approx(0.705)
     assert cells["full", "average/flops"].status == "not_applicable"
     assert cells["data", "text/length"].mean == 1296.0
-    assert grid.printed(cells["data", "text/length"].printed.values()) == "1296 ± 893"
+    assert grid.format_published(cells["data", "text/length"].printed.values()) == "1296 ± 893"
     for task, accuracy in (("listops", 0.2), ("text", 0.6), ("image", 0.9)):
         pretend.understand(tmp_path, task, "full", accuracy)
     cells = cells_of("zhu2022.table5.1", evidence_of(tmp_path))
@@ -179,8 +179,8 @@ def test_networks_at_their_image_size(whole):
     assert accuracy["CvT-LS-21@448", "accuracy"].status == "not_run"
 
 
-def test_sorted_errors_stand_beside_sorted_errors(whole):
-    """No printed number of table 5.10 stands beside a named corruption."""
+def test_sorted_errors_are_compared_with_sorted_errors(whole):
+    """No printed number of table 5.10 is compared with a named corruption."""
     cells = cells_of("zhu2022.table5.10", whole)
     ranks = [column.id for column in TABLES["zhu2022.table5.10"].columns]
     for row in ("ResNet-50", "CvT-LS-21"):
@@ -199,7 +199,7 @@ def test_sorted_errors_stand_beside_sorted_errors(whole):
     )
 
 
-def test_what_the_prints_contradict_stands_in_the_captions():
+def test_captions_state_contradictions_between_printed_numbers():
     values = {(v.row, v.column): v.value for v in values_of("zhu2022.table5.9") if v.value is not None}
     gain = values["ResNet-50 [88]", "ImageNet-C"] - values["CvT*-LS-21", "ImageNet-C"]
     more = values["CvT*-LS-21", "ImageNet-A"] - values["ResNet-50 [88]", "ImageNet-A"]
@@ -239,11 +239,11 @@ def test_imagenet_sets_and_a_reference_of_our_own(tmp_path):
     assert cells["CvT-13", "size"].status == "not_applicable"
 
 
-def test_the_machine_of_the_seconds_stands_in_the_caption(whole):
+def test_the_caption_names_the_machine_of_the_seconds(whole):
     for name in ("zhu2022.table5.6", "addition.long_short_latency", "addition.long_short_slopes"):
         assert "{machines}" in TABLES[name].caption
-        assert "{machines}" not in artefacts.expanded(TABLES[name], own(name, whole).runs).caption
-        assert "not run" in artefacts.expanded(TABLES[name], []).caption
+        assert "{machines}" not in artefacts.expand_rows(TABLES[name], own(name, whole).runs).caption
+        assert "not run" in artefacts.expand_rows(TABLES[name], []).caption
 
 
 @pytest.mark.parametrize("name", sorted(TABLES))

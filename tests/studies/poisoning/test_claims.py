@@ -333,7 +333,7 @@ def test_hull_counts(judge_study, change, word):
     assert claims.tally([claim]) == {}  # a theorem's check is no finding about the paper
     page = claims_formats.markdown([claim], "mini")
     assert f"| check: {'holds' if word == 'reproduced' else 'fails'} |" in page
-    assert "0 claims: . Not among them" not in page and "Not among them: a check of a theorem." in page
+    assert "0 claims: . Not counted" not in page and "Not counted: a check of a theorem." in page
 
 
 def test_hull_at_a_smaller_size_is_partial(tmp_path):

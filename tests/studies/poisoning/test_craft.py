@@ -1,4 +1,4 @@
-"""craft: what is stored stays inside the stated ball after quantisation, and the threat model stands in the record."""
+"""craft: stored poisons stay inside the stated ball after quantisation, and the record contains the threat model."""
 
 import json
 

@@ -80,7 +80,7 @@ def test_published_bounds_are_no_bars(evidence):
     assert all(p["success"] == 0.5 and p["low"] is None for p in bounds)
 
 
-def test_bars_stand_in_the_papers_order_and_name_what_is_lacking(evidence):
+def test_bars_follow_the_paper_s_order_and_missing_ones_are_named(evidence):
     figure = bars.draw(RATES, bars.points(RATES, evidence))
     axes = figure.axes[0]
     names = [label.get_text().split("\n")[0] for label in axes.get_xticklabels()]

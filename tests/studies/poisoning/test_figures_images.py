@@ -100,9 +100,12 @@ def test_the_toys_titles_say_what_its_points_say(evidence):
     points = points_of(toy, "fig2.1", evidence)
     artefact = ARTEFACTS["zhu2022.fig2.1"]
     titles = [axes.get_title(loc="left") for axes in toy.draw(artefact, points).axes]
-    assert titles == ["Feature collision: the target stays", "Convex polytope: the target goes along"]
+    assert titles == [
+        "Feature collision: the target stays correct",
+        "Convex polytope: the target is misclassified",
+    ]
     moved = [{**p, "x": 2.0} if p["kind"] == "target" else p for p in points]
-    assert all("goes along" in axes.get_title(loc="left") for axes in toy.draw(artefact, moved).axes)
+    assert all("is misclassified" in axes.get_title(loc="left") for axes in toy.draw(artefact, moved).axes)
 
 
 def test_another_victim_than_the_published_is_named(evidence, tmp_path):

@@ -39,7 +39,7 @@ def test_counts_in_the_trials_are_those_of_the_masks(chain, read_trials):
         assert float(row["normalised_k"]) == int(row["k"]) / 20
 
 
-def test_a_random_defence_draws_anew_for_each_target(chain):
+def test_a_random_defence_draws_independently_for_each_target(chain):
     settings = {**chain.trials, "defence": "random_eviction", "fraction": 0.1}
     inputs = {"data": "prepare/data.safetensors", "victim": "victim/weights.safetensors"}
     chain.step("filter", "evicted", settings, **inputs, poisons="craft/poisons.safetensors")

@@ -226,7 +226,7 @@ def test_all_corruptions_and_checks_of_the_attack(runs: Digits) -> None:
 
 
 def test_folders_of_the_mirror_without_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A network with a file of its own; val is corrupted and attacked; acc_frac is val's."""
+    """A network with its own file; val is corrupted and attacked; acc_frac is that of val."""
     monkeypatch.setenv("RELEARN_MIRROR", str(tmp_path))
     folder(tmp_path / "imagenet/val", some_identifiers(range(6)), 2)
     net = network(seed=1)
@@ -279,7 +279,7 @@ def test_folders_of_the_mirror_without_data(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_listed_folder_is_val(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `relearn folder` wrote stands for its val; other files than it saw are refused."""
+    """The output of `relearn folder` replaces its val; files that it has not listed are refused."""
     monkeypatch.setenv("RELEARN_MIRROR", str(tmp_path))
     for part in ("train", "val"):
         folder(tmp_path / "mine" / part, ["a", "b", "c"], 2)

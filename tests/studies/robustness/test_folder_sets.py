@@ -268,7 +268,7 @@ def test_refusals(net, sets: dict[str, Path]) -> None:
 
 @pytest.mark.skipif(not MIRROR.is_dir(), reason="RELEARN_MIRROR names no folder with images of ImageNet")
 def test_real_images_as_every_set(net, tmp_path: Path) -> None:
-    """The 1,000 real images stand for the sets that they are not: 200 classes as A and R, the dogs and birds … as ImageNet-9."""
+    """The 1,000 real images replace the other sets: 200 classes as A and R, the dogs and birds … as ImageNet-9."""
     for name in ("a", "r"):
         (tmp_path / name).mkdir()
         for one in some_identifiers(classes_of(name)):

@@ -134,7 +134,7 @@ def placed(content: bytes, link: Callable[[Line], str]) -> list[dict[str, str]]:
         {
             "left": f"{100 * float(row['plot_left']):.4g}",
             "top": f"{100 * float(row['plot_top']):.4g}",
-            "says": row["plot_says"] + _behind(row),
+            "says": row["plot_says"] + _run_note(row),
             "href": link(row),
         }
         for row in rows
@@ -147,7 +147,7 @@ def first_run(row: Line) -> str:
     return next(iter(row.get("runs", "").split()), "")
 
 
-def _behind(row: Line) -> str:
+def _run_note(row: Line) -> str:
     runs = row.get("runs", "").split()
     more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
     return f". Run: {runs[0]}{more}" if runs else ""

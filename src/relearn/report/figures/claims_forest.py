@@ -103,7 +103,7 @@ def draw(plotted: Sequence[Mapping[str, Any]]) -> Any:
     """The figure: one line per claim, under the name of its study."""
     studies = list(dict.fromkeys(point["study"] for point in plotted))
     lines = len(plotted) + len(studies)
-    with style.styled():
+    with style.apply_style():
         figure = style.empty_figure(2.5 + LINE * lines)
         axes = figure.subplots()
         axes.axvline(0.0, color=style.INK, linewidth=0.9)

@@ -26,14 +26,14 @@ def words(artefact: Artefact, points: Sequence[Mapping[str, Any]], bars: str, si
         bars: what bars, bands or whiskers show (``BARS`` of the renderer), "" if there are none.
         sizes: how much smaller the networks are than their names suggest, "" if they are not.
     """
-    told = [_count(points, name) for name in COUNTED] if any(map(_counts, points)) else [_seeds(points)]
+    parts = [_count(points, name) for name in COUNTED] if any(map(_counts, points)) else [_seeds(points)]
     if bars and any(_has_width(point) for point in points):
-        told.append(bars)
-    told.append(_chance(points))
-    told.append(sizes)
+        parts.append(bars)
+    parts.append(_chance(points))
+    parts.append(sizes)
     if points and not artefact.addition:
-        told.append(_published(artefact, points))
-    return "; ".join(filter(None, told))
+        parts.append(_published(artefact, points))
+    return "; ".join(filter(None, parts))
 
 
 def write(figure: Any, text: str) -> None:
@@ -82,8 +82,8 @@ def _has_width(point: Mapping[str, Any]) -> bool:
 
 def _published(artefact: Artefact, points: Sequence[Mapping[str, Any]]) -> str:
     """The published statements, or a note that the figure shows no published numbers; most figures in the papers are pictures only."""
-    if said := [_statement(artefact, line) for line in artefact.stated if "says" in line]:
-        return "; ".join(said)
+    if statements := [_statement(artefact, line) for line in artefact.stated if "says" in line]:
+        return "; ".join(statements)
     drawn = any(
         value in ("paper", "published code")
         for point in points
@@ -109,19 +109,21 @@ def _statement(artefact: Artefact, line: Mapping[str, Any]) -> str:
 
 
 def sizes(points: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
-    """``networks at 0.125 of the width that their names stand for``; "" if they have full size or if no run gives their size."""
+    """``networks at 0.125 of the width of the named networks``; "" if they have full size or if no run gives their size."""
     folders = {folder for point in points for folder in str(point.get("runs") or "").split()}
     named = {name for run in evidence.runs if run.folder in folders for name in _names(run)}
     made = [_network_settings(run) for run in evidence.runs if _names(run) & named]
-    told = []
+    shares = []
     for share in SHARES:
         values = _values(made, share)
         if values and values[0] < 1:
-            told.append(f"{_range(values)} of the {share}")
-    said = [f"networks at {' and '.join(told)} that their names stand for"] if told else []
+            shares.append(f"{_range(values)} of the {share}")
+    statements = [f"networks at {' and '.join(shares)} of the named networks"] if shares else []
     if channels := _values(made, CHANNELS):
-        said.append(f"networks of the named kinds, with {_range(channels)} channels in their first stage")
-    return "; ".join(said)
+        statements.append(
+            f"networks of the named kinds, with {_range(channels)} channels in their first stage"
+        )
+    return "; ".join(statements)
 
 
 def _values(made: list[Mapping[str, Any]], name: str) -> list[float]:

@@ -34,7 +34,7 @@ SHADE = "#e9e9e4"
 
 
 @contextmanager
-def styled() -> Iterator[None]:
+def apply_style() -> Iterator[None]:
     """Context with seaborn's white grid and fixed font sizes for the figures made in it."""
     import matplotlib
     import seaborn as sns

@@ -28,19 +28,19 @@ def pages(site: Site) -> dict[str, str]:
             if any(part.startswith("_") and part != "__init__" for part in parts):
                 continue
             name = ".".join(parts).removesuffix(".__init__")
-            told = _first_sentence(path)
-            if not told or (path.name == "__init__.py" and not _defines(path)):
+            summary = _first_sentence(path)
+            if not summary or (path.name == "__init__.py" and not _defines(path)):
                 continue
             place = f"api/{room}/{name.removeprefix(f'relearn.{room}').lstrip('.') or 'package'}.md"
             made[place] = f"# `{name}`\n\n::: {name}\n"
-            lines.append(f"| [`{name}`]({place.removeprefix('api/')}) | {told} |")
+            lines.append(f"| [`{name}`]({place.removeprefix('api/')}) | {summary} |")
         made[f"api/{room}.md"] = "\n".join(lines) + "\n"
     return made
 
 
 def _first_sentence(path: Path) -> str:
-    told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return " ".join(told.split("\n\n")[0].split()).replace("|", "\\|").replace("<", "&lt;")
+    summary = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(summary.split("\n\n")[0].split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 def _defines(path: Path) -> bool:

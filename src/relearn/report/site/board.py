@@ -23,8 +23,10 @@ def table(rows: Sequence[Row], scales: Sequence[str], page: str, caption: str) -
         address = relative(claim_page(row), page).removesuffix(".md") + ".html"
         cells = "".join(f"<td>{_cell(row, scale)}</td>" for scale in scales)
         name = escape(row.claim.replace("_", " "))
-        said = f"{escape(row.says)} <small>{escape(row.source)}</small>"
-        lines.append(f'<tr><th scope="row"><a href="{address}">{name}</a></th>{cells}<td>{said}</td></tr>')
+        statement = f"{escape(row.says)} <small>{escape(row.source)}</small>"
+        lines.append(
+            f'<tr><th scope="row"><a href="{address}">{name}</a></th>{cells}<td>{statement}</td></tr>'
+        )
     return "\n".join([*lines, "</tbody></table></div>"])
 
 
@@ -33,8 +35,8 @@ def _cell(row: Row, scale: str) -> str:
     if cell is None:
         return '<span class="verdict not_run">not judged</span>'
     word = f'<span class="verdict {cell.verdict}">{escape(row.word(scale))}</span>'
-    told = " · ".join(filter(None, (cell.shown, cell.n)))
-    return f"{word}<small>{escape(told)}</small>" if told else word
+    details = " · ".join(filter(None, (cell.shown, cell.n)))
+    return f"{word}<small>{escape(details)}</small>" if details else word
 
 
 def legend(rows: Sequence[Row]) -> str:
@@ -45,5 +47,5 @@ def legend(rows: Sequence[Row]) -> str:
 
 def counts(rows: Sequence[Row], scale: str) -> dict[str, int]:
     """Number of claims with each verdict at a scale, strongest verdict first; checks of theorems are not counted."""
-    said = [row.cells[scale].verdict for row in rows if scale in row.cells and row.kind != "check"]
-    return {word: said.count(word) for word in verdict_words.MEANINGS if word in said}
+    verdicts = [row.cells[scale].verdict for row in rows if scale in row.cells and row.kind != "check"]
+    return {word: verdicts.count(word) for word in verdict_words.MEANINGS if word in verdicts}

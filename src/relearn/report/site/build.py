@@ -59,7 +59,7 @@ def write(site: Site, out: Path, studies: Iterable[str] | None = None) -> list[P
 
 
 def _guide(site: Site, source: Path, page: str) -> str:
-    return links.moved(source.read_text(encoding="utf-8"), source, page, site.guides)
+    return links.rewrite_links(source.read_text(encoding="utf-8"), source, page, site.guides)
 
 
 def _groups(site: Site) -> dict[str, list[str]]:

@@ -37,8 +37,10 @@ def page(site: Site, row: Row) -> str:
 def _scale(site: Site, row: Row, scale: str, one: Mapping[str, Any]) -> Iterator[str]:
     cell = row.cells[scale]
     meaning = verdict_words.MEANINGS[cell.verdict]
-    told = f"**{row.word(scale)}**: {meaning}."
-    yield told + (f" Effect: {cell.shown}." if cell.shown else "") + (f" From {cell.n}." if cell.n else "")
+    sentence = f"**{row.word(scale)}**: {meaning}."
+    yield (
+        sentence + (f" Effect: {cell.shown}." if cell.shown else "") + (f" From {cell.n}." if cell.n else "")
+    )
     if lines := _remarks(one):
         yield "\n".join(f"- {line}" for line in lines)
     text = site.analyses.get((row.claim, scale))
@@ -52,8 +54,8 @@ def _scale(site: Site, row: Row, scale: str, one: Mapping[str, Any]) -> Iterator
     compared = ["| comparison | effect | verdict | how the interval is made |", "|---|---|---|---|"]
     for part in one.get("parts", ()):
         shown = _effect(part)
-        said = part.get("says", part.get("verdict", ""))
-        cells = (part.get("comparison", ""), shown, names.words(str(said)), part.get("method", ""))
+        verdict = part.get("says", part.get("verdict", ""))
+        cells = (part.get("comparison", ""), shown, names.words(str(verdict)), part.get("method", ""))
         compared.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
     if len(compared) > 2:
         yield "\n".join(compared)
@@ -67,10 +69,11 @@ def _scale(site: Site, row: Row, scale: str, one: Mapping[str, Any]) -> Iterator
 def _remarks(one: Mapping[str, Any]) -> list[str]:
     lines = [f"underpowered: {'; '.join(one['reasons'])}"] if one.get("parts") and one.get("reasons") else []
     if one["verdict"] == "underpowered" and one.get("numbers_say"):
-        lines.append(f"without regard to that, the numbers say: {names.words(one['numbers_say'])}")
+        lines.append(f"otherwise the verdict by the numbers would be: {names.words(one['numbers_say'])}")
     if one.get("apart"):
         lines.append(
-            "each alone: " + ", ".join(f"{name} {names.words(said)}" for name, said in one["apart"].items())
+            "each alone: "
+            + ", ".join(f"{name} {names.words(verdict)}" for name, verdict in one["apart"].items())
         )
     return lines + [f"missing: {item}" for item in one.get("missing", ())]
 

@@ -21,14 +21,14 @@ def page(site: Site, pictures: dict[str, Path]) -> str:
     for scale in site.scales:
         counted = board.counts(site.rows, scale.scale)
         total = sum(counts for word, counts in counted.items())
-        said = ", ".join(f"{count} {names.words(word)}" for word, count in counted.items())
-        sums = cost.summed(scale.runs)
+        summary = ", ".join(f"{count} {names.words(word)}" for word, count in counted.items())
+        sums = cost.sum_up(scale.runs)
         paid = f" {len(scale.runs)} runs, {cost.hours(sums.cpu_s)} of CPU time." if scale.runs else ""
         made.append(
-            f"- **Scale {scale.scale}** ({words.SCALES.get(scale.scale, '')}): of {total} claims {said}.{paid}"
+            f"- **Scale {scale.scale}** ({words.SCALES.get(scale.scale, '')}): of {total} claims {summary}.{paid}"
         )
     drawn = [one for one in site.scales if one.figure(NAME)]
-    forest = max(drawn, key=_judged, default=None)
+    forest = max(drawn, key=_judged_count, default=None)
     if forest and (picture := forest.figure(NAME)):
         pictures[f"figures/{NAME}.png"] = picture
         made.append(_forest(site, forest))
@@ -40,7 +40,7 @@ def page(site: Site, pictures: dict[str, Path]) -> str:
     return "\n\n".join(made) + "\n"
 
 
-def _judged(scale: Published) -> int:
+def _judged_count(scale: Published) -> int:
     """How many claims have a verdict at a scale."""
     return sum(one["verdict"] != "not_run" for one in scale.claims.values())
 

@@ -15,7 +15,7 @@ TOKEN = re.compile(
 )
 
 
-def moved(text: str, source: Path, page: str, pages: Mapping[Path, str]) -> str:
+def rewrite_links(text: str, source: Path, page: str, pages: Mapping[Path, str]) -> str:
     """The text of ``source`` for the site's ``page``.
 
     A link to a file that is a page of the site leads to that page. A link to any other file of the repository becomes its

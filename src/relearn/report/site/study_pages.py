@@ -21,11 +21,11 @@ def overview(site: Site, about: About) -> str:
     """README, publication, scoreboard, parameters and errata of a study."""
     page, folder = study_page(about.name), site.folders[about.name]
     readme = folder / "README.md"
-    body = links.moved(readme.read_text(encoding="utf-8"), readme, page, site.guides)
+    body = links.rewrite_links(readme.read_text(encoding="utf-8"), readme, page, site.guides)
     body = re.sub(r"^# .*\n", "", body).strip()
     rows = site.of(about.name)
     scales = [one.scale for one in site.scales]
-    measured = [one for one in site.scales if _own(site, about, one)]
+    measured = [one for one in site.scales if _own_artefacts(site, about, one)]
     made = [
         f"# {about.title}",
         f"[{about.cited}]({about.url}) ({about.source})",
@@ -51,7 +51,7 @@ def results(site: Site, about: About, scale: Published, pictures: dict[str, Path
     """
     page = scale_page(about.name, scale.scale)
     runs = [run for run in scale.runs if run.study == about.name]
-    own = _own(site, about, scale)
+    own = _own_artefacts(site, about, scale)
     figures = [one for one in own if one.kind == "figure" and scale.figure(one.id)]
     shown = [one for one in own if one.kind == "table" and _is_measured(one, scale)]
     silent = [one for one in own if one not in figures and one not in shown]
@@ -75,12 +75,12 @@ def results(site: Site, about: About, scale: Published, pictures: dict[str, Path
         ]
     made += list(_deviations(about, scale))
     if runs:
-        costs, total = cost.per_step(runs), cost.summed(runs)
+        costs, total = cost.per_step(runs), cost.sum_up(runs)
         made += ["## Cost", str(_parts().cost_table(costs, total, f"Cost of the steps: {about.title}"))]
     return "\n\n".join(made) + "\n"
 
 
-def _own(site: Site, about: About, scale: Published) -> list[Artefact]:
+def _own_artefacts(site: Site, about: About, scale: Published) -> list[Artefact]:
     found = [one for one in site.artefacts.values() if one.study == about.name]
     known = [
         one for one in found if one.id in scale.coverage or one.id in scale.tables or scale.figure(one.id)
@@ -95,15 +95,15 @@ def _is_measured(artefact: Artefact, scale: Published) -> bool:
 def _facts(runs: list[Any], own: list[Artefact], scale: Published) -> str:
     counted = [scale.coverage[one.id] for one in own if one.id in scale.coverage and not one.addition]
     measured, defined = sum(one[0] for one in counted), sum(one[1] for one in counted)
-    told = [f"{measured} of {defined} published cells measured"] if defined else []
+    facts = [f"{measured} of {defined} published cells measured"] if defined else []
     if runs:
-        sums = cost.summed(runs)
-        told.append(
+        sums = cost.sum_up(runs)
+        facts.append(
             f"{len(runs)} runs, the last on {cost.last_day(runs)}, {cost.hours(sums.cpu_s)} of CPU time"
         )
-        told.append(f"on {'; '.join(cost.machines(runs)[:2])}")
-        told.append(f"commits {', '.join(cost.versions(runs)[:4])}")
-    return f"{'; '.join(told)}." if told else ""
+        facts.append(f"on {'; '.join(cost.machines(runs)[:2])}")
+        facts.append(f"commits {', '.join(cost.versions(runs)[:4])}")
+    return f"{'; '.join(facts)}." if facts else ""
 
 
 def _figure(
@@ -133,7 +133,7 @@ def _figure(
 
 def _table(one: Artefact, scale: Published) -> Iterator[str]:
     found = scale.tables[one.id]
-    heads, rows = tables.folded(found.header, found.lines)
+    heads, rows = tables.fold_published(found.header, found.lines)
     yield f"### {names.heading(one.id, one.title)} {{#{one.id}}}"
     item = {"title": one.title, "header": heads, "lines": rows, "beside": tables.has_published(found.header)}
     yield str(_parts().number_table(item))
@@ -147,7 +147,7 @@ def _cells_text(one: Artefact, scale: Published) -> str:
 
 def _empty_cells() -> str:
     lines = ["| in a cell | it means |", "|---|---|"]
-    return "\n".join(lines + [f"| {mark} | {said} |" for mark, said in words.EMPTINESS.items()])
+    return "\n".join(lines + [f"| {mark} | {meaning} |" for mark, meaning in words.EMPTINESS.items()])
 
 
 def _deviations(about: About, scale: Published) -> Iterator[str]:

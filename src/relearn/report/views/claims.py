@@ -19,14 +19,14 @@ def view(claim: Claim) -> dict[str, Any]:
         "word": formats.word(claim),
         "effect": formats.effect(claim.main),
         "main": main,
-        "claimed": formats.claimed(claim.main),
+        "claimed": formats.format_claimed(claim.main),
         "n": formats.numbers(claim),
         "remarks": formats.remarks(claim),
         "parts": [
             *(f"{part.name}: {formats.effect(part)}, {names.words(part.verdict)}" for part in claim.parts),
             *claim.beside[1:],
         ],
-        "counted": f"{_several(len(claim.parts), 'comparison')}, {_several(len(claim.runs), 'run')}",
+        "counted": f"{_plural(len(claim.parts), 'comparison')}, {_plural(len(claim.runs), 'run')}",
     }
 
 
@@ -35,5 +35,5 @@ def split(claims: Sequence[Claim]) -> tuple[list[dict[str, Any]], list[Claim]]:
     return [view(one) for one in claims if one.parts], [one for one in claims if not one.parts]
 
 
-def _several(count: int, word: str) -> str:
+def _plural(count: int, word: str) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"

@@ -74,7 +74,7 @@ def view(about: About, material: Material) -> dict[str, Any]:
         "settings": material.settings.get(about.name, ()),
         "errata": material.errata.get(about.name, {}),
         "costs": cost.per_step(runs),
-        "cost": cost.summed(runs),
+        "cost": cost.sum_up(runs),
     }
 
 
@@ -91,7 +91,7 @@ def artefact(one: Artefact, material: Material, coverage: Coverage) -> dict[str,
     if one.kind == "table":
         cells = material.tables[one.id]
         header, lines = table_formats.header_and_rows(one, cells)
-        heads, rows = tables.folded(header, lines)
+        heads, rows = tables.fold_published(header, lines)
         beside = tables.has_published(header)
         return {
             **shown,

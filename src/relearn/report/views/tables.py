@@ -21,7 +21,9 @@ class Shown:
     lacking: bool = False
 
 
-def folded(header: Sequence[str], lines: Sequence[Sequence[str]]) -> tuple[list[str], list[list[Shown]]]:
+def fold_published(
+    header: Sequence[str], lines: Sequence[Sequence[str]]
+) -> tuple[list[str], list[list[Shown]]]:
     """Header and lines with the columns of published values and deviations folded into the measured cells."""
     kept = [at for at, name in enumerate(header) if name not in BESIDE]
     ends = [*kept[1:], len(header)]
@@ -30,8 +32,8 @@ def folded(header: Sequence[str], lines: Sequence[Sequence[str]]) -> tuple[list[
         cells = []
         for at, end in zip(kept, ends):
             pairs = [(SHORT[header[i]], line[i]) for i in range(at + 1, end)]
-            told = [f"{name} {text}" for name, text in pairs if text != table_formats.NO_NUMBER]
-            cells.append(Shown(line[at], " · ".join(told), line[at] in EMPTY))
+            values = [f"{name} {text}" for name, text in pairs if text != table_formats.NO_NUMBER]
+            cells.append(Shown(line[at], " · ".join(values), line[at] in EMPTY))
         made.append(cells)
     return [header[at] for at in kept], made
 

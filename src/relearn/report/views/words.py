@@ -7,8 +7,8 @@ EMPTINESS = {
     "not run": "this scale has no run for the cell",
     "n/a": "the quantity does not exist for this row",
     "-": "the publication prints no number here, or there is nothing to compare it with",
-    "no such attack": "a share of successful attacks, of which there were none",
-    "no value": "the runs are there, but have no finite number",
+    "no such attack": "a share of the successful attacks, but no attack succeeded",
+    "no value": "the runs exist, but have no finite number",
     "diverged": "the training ended without a finite loss",
 }
 NUMBERS = (

@@ -175,9 +175,11 @@ def parser() -> argparse.ArgumentParser:
     """The options of run.sh."""
     found = argparse.ArgumentParser(prog="run.sh", description="run the jobs of this pack")
     found.add_argument(
-        "--minutes", type=float, help="stop cleanly after so many, results written (default: none)"
+        "--minutes",
+        type=float,
+        help="stop cleanly after so many minutes, with results written (default: no limit)",
     )
-    found.add_argument("--jobs", type=int, default=cores(), help="jobs at once (default: one a core)")
+    found.add_argument("--jobs", type=int, default=cores(), help="jobs at once (default: one per core)")
     found.add_argument("--jobs-per-device", type=int, default=8, help="jobs at once on one CUDA device")
     found.add_argument("--device", default="auto", help="auto | cpu | cuda | cuda:N")
     found.add_argument("--precision", default="fp32", choices=("fp32", "bf16"))
@@ -186,7 +188,9 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--threads", type=int, default=1, help="CPU threads of a job")
     found.add_argument("--only", nargs="+", metavar="STEP", help="only jobs of these steps")
-    found.add_argument("--weights", default="fit", choices=home.WEIGHTS, help="bring none home, or what fits")
+    found.add_argument(
+        "--weights", default="fit", choices=home.WEIGHTS, help="copy back no weights, or those that fit"
+    )
     found.add_argument("--home", type=Path, default=Path("home"), help="folder of what comes home")
     found.add_argument(
         "--grace", type=float, default=25.0, help="seconds from SIGTERM to SIGKILL at the limit"

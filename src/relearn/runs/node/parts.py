@@ -123,9 +123,9 @@ def read(paths: Iterable[Path], folder: Path) -> list[Path]:
                 if len(content) != member.size:
                     raise EOFError
                 if name.endswith(PIXELS):
-                    from relearn.runs.node.pixels import restored
+                    from relearn.runs.node.pixels import restore
 
-                    content, name = restored(content), name.removesuffix(PIXELS)
+                    content, name = restore(content), name.removesuffix(PIXELS)
                 path = folder / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write(path, content)

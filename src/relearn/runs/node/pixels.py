@@ -27,7 +27,7 @@ def shrunk(content: bytes) -> bytes:
     return _each_image(content, residuals)
 
 
-def restored(content: bytes) -> bytes:
+def restore(content: bytes) -> bytes:
     """The inverse of :func:`shrunk`."""
     return _each_image(content, images)
 

@@ -68,20 +68,22 @@ def start(argv: list[str], threads: int) -> int | None:
         return None
     if threads != THREADS or (odd := [name for name in os.environ if _own_threads(name)]):
         named = f"--threads {threads}" if threads != THREADS else odd[0]
-        return _plain(f"{named}: a warm start has {THREADS} thread")
+        return _fall_back(f"{named}: a warm start has {THREADS} thread")
     if threading.current_thread() is not threading.main_thread():
-        return _plain("not in the main thread, which alone gets signals")
+        return _fall_back("not in the main thread, and only the main thread receives signals")
     try:
         with connected(Path(named)) as connection:
             answer = _offer(connection, argv)
             if answer != READY:
-                return _plain(answer.removeprefix(REFUSED).decode(errors="replace") or "the server went away")
+                return _fall_back(
+                    answer.removeprefix(REFUSED).decode(errors="replace") or "the server went away"
+                )
             with _forwarding(connection):
                 return _follow(connection)
     except Lost:
         raise
     except (OSError, ValueError) as error:
-        return _plain(f"{named}: {error}")
+        return _fall_back(f"{named}: {error}")
 
 
 def stamp() -> dict[str, str]:
@@ -102,7 +104,7 @@ def stamp() -> dict[str, str]:
     for file in ("cgroup", "oom_score_adj"):
         with contextlib.suppress(OSError):
             inside_of.append(Path("/proc/self", file).read_text())
-    told = {
+    differences = {
         "Python": [flags, installed],
         "source files": [str(package), sorted(_files(str(package)))],
         "environment": early,
@@ -111,7 +113,7 @@ def stamp() -> dict[str, str]:
     }
     return {
         part: hashlib.sha256(json.dumps(one, sort_keys=True).encode()).hexdigest()[:16]
-        for part, one in told.items()
+        for part, one in differences.items()
     }
 
 
@@ -228,7 +230,7 @@ def _follow(connection: socket.socket) -> int | None:
     except ConnectionError:
         answer = b""
     if answer.startswith(REFUSED):
-        return _plain(answer.removeprefix(REFUSED).decode(errors="replace"))
+        return _fall_back(answer.removeprefix(REFUSED).decode(errors="replace"))
     if not answer.startswith(DONE):
         raise Lost("the warm server died and its job with it; start the job again")
     code = os.waitstatus_to_exitcode(int(answer.removeprefix(DONE)))
@@ -244,7 +246,7 @@ def _follow(connection: socket.socket) -> int | None:
     return 128 - code
 
 
-def _plain(reason: str) -> int | None:
+def _fall_back(reason: str) -> int | None:
     if os.environ.get(DEBUG):
         print(f"relearn: plain start: {reason}", file=sys.stderr)
     return None

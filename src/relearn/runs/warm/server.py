@@ -75,7 +75,7 @@ class Server:
             )
         if device := _open_device():
             raise ValueError(
-                f"an import has opened {device} in the warm server, and a device survives no fork"
+                f"an import has opened {device} in the warm server, and a device does not survive a fork"
             )
         self.path, self.run, self.stamp, self.refuses = path, run, stamp, refuses
         self.parent = os.getppid() if parent is None else parent
@@ -118,7 +118,7 @@ class Server:
 
     def _engine_is_gone(self) -> bool:
         """Whether the engine that started this server is gone; if so, schedules the end of this server and its jobs."""
-        if parents.gone(self.engines) is None:
+        if parents.first_gone(self.engines) is None:
             return False
         parents.kill_in(parents.PATIENCE_S)
         self.engines = []

@@ -14,12 +14,12 @@ from relearn.report.figures.style import (
     INK,
     MUTED,
     SMALL,
+    apply_style,
     chance_line,
     empty_figure,
     in_percent,
     number,
     plural,
-    styled,
 )
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
@@ -111,7 +111,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     looks = dict(zip((row.id for row in artefact.rows), zip(COLOUR, MARKS)))
     titles = {row.id: row.title for row in artefact.rows}
     tasks = list(dict.fromkeys(point["place"] for point in points if point["panel"] == TEXTS))
-    with styled():
+    with apply_style():
         figure = empty_figure(max(3.7, 1.7 + 0.42 * len(tasks)))
         grid = figure.subplots(1, 2, width_ratios=(1, 1.25))
         for axes, column in zip(grid, artefact.columns):

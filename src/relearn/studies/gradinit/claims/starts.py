@@ -38,8 +38,8 @@ def lacking(evidence: Evidence, folders: Iterable[str]) -> list[str]:
         if other := _other_rate(start, run):
             rates[which].add(other)
     return [
-        *(f"{which}: {'; '.join(dict.fromkeys(said))}" for which, said in unmet.items()),
-        *(f"{which}: {', '.join(sorted(said))}" for which, said in rates.items()),
+        *(f"{which}: {'; '.join(dict.fromkeys(texts))}" for which, texts in unmet.items()),
+        *(f"{which}: {', '.join(sorted(texts))}" for which, texts in rates.items()),
     ]
 
 

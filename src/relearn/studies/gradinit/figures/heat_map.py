@@ -12,7 +12,7 @@ from typing import Any
 
 from relearn.report import published
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import INK, SHADE, empty_figure, not_run, plural, styled
+from relearn.report.figures.style import INK, SHADE, apply_style, empty_figure, not_run, plural
 from relearn.report.quantities import Evidence, quantity
 from relearn.report.runs import Run
 
@@ -66,7 +66,7 @@ def _printed(artefact: Artefact) -> list[dict[str, Any]]:
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     """One row of maps per source, with the value in every cell."""
-    with styled():
+    with apply_style():
         figure = empty_figure(4.8)
         grid = figure.subplots(2, len(artefact.rows), squeeze=False)
         for line, source, words in ((grid[0], "measured", "here"), (grid[1], "paper", "as printed")):
@@ -106,9 +106,9 @@ def _map(
             ink = "white" if share is not None and share > 0.45 else INK
             axes.text(x, y, _words(point), ha="center", va="center", color=ink)
             if point is not None:
-                said = _words(point).replace("\n", ", ")
+                bleu = _words(point).replace("\n", ", ")
                 seeds = plural(point["seeds"], "run") if point["seeds"] else ""
-                words = f"{title}, rate {_rate(rate)}, β₂ {beta:g}: BLEU {said}"
+                words = f"{title}, rate {_rate(rate)}, β₂ {beta:g}: BLEU {bleu}"
                 axes.figure.mark(axes, x, y, point, ", ".join(filter(None, (words, seeds))))
     axes.set(xlim=(-0.5, len(betas) - 0.5), ylim=(len(rates) - 0.5, -0.5))
     axes.set_xticks(range(len(betas)), [f"{beta:g}" for beta in betas])

@@ -10,7 +10,15 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures.style import COLOURS, MUTED, SMALL, empty_figure, few_numbers, not_run, styled
+from relearn.report.figures.style import (
+    COLOURS,
+    MUTED,
+    SMALL,
+    apply_style,
+    empty_figure,
+    few_numbers,
+    not_run,
+)
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
@@ -97,7 +105,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     lines = math.ceil(count / across)
     there = {point["series"] for point in points}
     long = across == WIDE and max(len(column.title) for column in artefact.columns) > LETTERS
-    with styled():
+    with apply_style():
         figure = empty_figure(0.5 + (1.85 if lines > 1 else 2.3) * lines)
         figure.get_layout_engine().set(w_pad=0.07, h_pad=0.05)
         grid = figure.subplots(lines, across, squeeze=False)

@@ -11,13 +11,13 @@ from relearn.report.figures.style import (
     COLOURS,
     MUTED,
     SMALL,
+    apply_style,
     chance_line,
     empty_figure,
     in_percent,
     not_run,
     number,
     plural,
-    styled,
 )
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
@@ -68,7 +68,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from matplotlib.lines import Line2D
     from seaborn import despine
 
-    with styled():
+    with apply_style():
         figure = empty_figure(3.2)
         grid = figure.subplots(1, len(artefact.columns), squeeze=False, sharey=True)[0]
         for axes, column in zip(grid, artefact.columns):

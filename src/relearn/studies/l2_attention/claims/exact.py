@@ -98,7 +98,7 @@ def _p_two(evidence: Evidence) -> list[str]:
         return []
     above = sum(share > 1 + ROUNDING for share in shares)
     return [
-        f"beside it, p = 2 (figure 7): {above} of {len(shares)} above the valid bound, largest share {max(shares):.4f}"
+        f"in addition, p = 2 (figure 7): {above} of {len(shares)} above the valid bound, largest share {max(shares):.4f}"
     ]
 
 
@@ -118,7 +118,7 @@ def bound_is_tight(evidence: Evidence) -> Finding:
     ]
     if len(lines["structured"]) > 1:
         own = log_slope(lines["structured"])
-        notes.append(f"beside them, of the structured lower bound {own:.4f}, ratio {own / bound:.3f}")
+        notes.append(f"in addition, slope of the structured lower bound {own:.4f}, ratio {own / bound:.3f}")
     failed = not abs(largest / bound - 1) <= WITHIN
     part = Exact(
         "slope of the lower bound within 15%",
@@ -196,10 +196,10 @@ def _other_ranges(runs: Sequence[Run]) -> list[str]:
             by_spread.setdefault(float(row["spread"]), []).append(_number(row["error_max"]))
     if not by_spread:
         return []
-    said = [
+    ranges = [
         f"±{spread:g}: {min(found):.2g} to {max(found):.2g}" for spread, found in sorted(by_spread.items())
     ]
-    return [f"beside it, inputs of other ranges: {', '.join(said)}"]
+    return [f"in addition, inputs of other ranges: {', '.join(ranges)}"]
 
 
 def _other_sizes(evidence: Evidence, attention: str, least: bool) -> list[str]:
@@ -209,7 +209,7 @@ def _other_sizes(evidence: Evidence, attention: str, least: bool) -> list[str]:
         return []
     held = sum(error < INVERTED if least else error > LOST for error in errors)
     return [
-        f"beside it, other N and D (figure 6): {held} of {len(errors)} so,"
+        f"in addition, other N and D (figure 6): {held} of {len(errors)} hold,"
         f" errors {min(errors):.2g} to {max(errors):.2g}"
     ]
 

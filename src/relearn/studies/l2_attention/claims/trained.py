@@ -25,7 +25,7 @@ WORDS = {BEST: "best test NLL", HONEST: "test NLL at the best validation step"}
 CONTROL = "dp_l2_start"
 NAMES = {
     "dp": "DP",
-    CONTROL: "DP with L2's start",
+    CONTROL: "DP with L2's initialisation",
     "l2": "L2",
     "l2_tied": "tied L2",
     "contractive": "contractive L2",
@@ -54,7 +54,7 @@ def language_runs(evidence: Evidence, attention: str, recipe: str) -> dict[int, 
     return dict(sorted(found.items()))
 
 
-def of(
+def sample_of(
     evidence: Evidence, attention: str, layers: int, recipe: str, metric: str = BEST
 ) -> tuple[str, Sample]:
     """The recipe that counts and a metric of its runs by seed; an empty sample if there are no runs."""
@@ -84,7 +84,7 @@ def expressive(evidence: Evidence) -> Finding:
     for metric in (BEST, HONEST):
         for left, m, right, n, claimed in compared:
             (first, ours), (second, theirs) = (
-                of(evidence, kind, k, WARMUP, metric) for kind, k in ((left, m), (right, n))
+                sample_of(evidence, kind, k, WARMUP, metric) for kind, k in ((left, m), (right, n))
             )
             name = (
                 f"{NAMES[left]} - {NAMES[right]}"
@@ -120,12 +120,12 @@ def _best_depth(evidence: Evidence, attention: str) -> int:
 
 
 def _by_depth(evidence: Evidence, left: str, right: str) -> list[str]:
-    said = []
+    differences = []
     for layers in range(1, SHALLOW + 1):
-        ours, theirs = (of(evidence, kind, layers, WARMUP)[1] for kind in (left, right))
+        ours, theirs = (sample_of(evidence, kind, layers, WARMUP)[1] for kind in (left, right))
         part = difference("", ours, theirs, Above(0.0))
-        said += [f"{layers}: {part.interval.estimate:+.3f}"] if part else []
-    return [f"depth by depth: {', '.join(said)}"] if said else []
+        differences += [f"{layers}: {part.interval.estimate:+.3f}"] if part else []
+    return [f"depth by depth: {', '.join(differences)}"] if differences else []
 
 
 def deeper_without_warmup(evidence: Evidence) -> Finding:
@@ -149,7 +149,7 @@ def deeper_without_warmup(evidence: Evidence) -> Finding:
         )
     ]
     control = level(
-        "DP with L2's start, deeper than 10 layers: share of trainings that fail",
+        "DP with L2's initialisation, deeper than 10 layers: share of trainings that fail",
         _failures(evidence, CONTROL),
         ALWAYS,
         role="language",
@@ -164,7 +164,7 @@ def deeper_without_warmup(evidence: Evidence) -> Finding:
         missing += [] if part else [f"no runs for {attention} at {DEEPEST} layers"]
     parts += [replace(control, decides=False)] if control else []
     for attention in ("dp", CONTROL, "l2_tied", "contractive"):
-        deep, tenth = (of(evidence, attention, layers, FIXED)[1] for layers in (DEEPEST, TENTH))
+        deep, tenth = (sample_of(evidence, attention, layers, FIXED)[1] for layers in (DEEPEST, TENTH))
         name = f"{NAMES[attention]}: {DEEPEST} layers - {TENTH} layers, {WORDS[BEST]}"
         claimed: Side = Above(0.0, strict=False) if attention in ("dp", CONTROL) else Below(0.0)
         parts.append(difference(name, deep, tenth, claimed, unit="nats", role="language", decides=False))
@@ -174,7 +174,7 @@ def deeper_without_warmup(evidence: Evidence) -> Finding:
 def _failures(evidence: Evidence, attention: str) -> Sample:
     """The share of depths above 10 at which this kind of DP fails, by seed; the reference is always plain DP with 10 layers."""
     runs = language_runs(evidence, attention, FIXED)
-    _, tenth = of(evidence, "dp", TENTH, FIXED)
+    _, tenth = sample_of(evidence, "dp", TENTH, FIXED)
     shares, used = {}, list(tenth.runs)
     for seed, floor in tenth.values.items():
         failed = []

@@ -7,7 +7,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact
 from relearn.report.figures.panels import empty, rows_to_draw
-from relearn.report.figures.style import COLOURS, MUTED, empty_figure, few_numbers, styled
+from relearn.report.figures.style import COLOURS, MUTED, apply_style, empty_figure, few_numbers
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
@@ -48,7 +48,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from seaborn import despine
 
     rows = rows_to_draw(artefact, points)
-    with styled():
+    with apply_style():
         figure = empty_figure(3.4)
         for axes, row in zip(figure.subplots(1, len(rows), squeeze=False, sharey=True)[0], rows):
             here = [point for point in points if point["panel"] == row.id]

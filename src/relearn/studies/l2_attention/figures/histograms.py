@@ -7,7 +7,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact
 from relearn.report.figures.panels import empty, rows_to_draw
-from relearn.report.figures.style import COLOURS, empty_figure, few_numbers, styled
+from relearn.report.figures.style import COLOURS, apply_style, empty_figure, few_numbers
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 
@@ -50,7 +50,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from seaborn import despine
 
     rows = rows_to_draw(artefact, points)
-    with styled():
+    with apply_style():
         figure = empty_figure(3.4)
         grid = figure.subplots(1, len(rows), squeeze=False, sharex=True, sharey=True)[0]
         for axes, row in zip(grid, rows):
@@ -76,8 +76,10 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
 def _widths(points: list[dict[str, Any]]) -> str:
     """The standard deviations of inputs and outputs in the first run."""
-    said = {p["side"]: f"{p['side']}s: {p['std']:.3g}" for p in reversed(points) if p["std"] is not None}
-    return "\n".join(f"σ of {said[side]}" for side in COLOUR if side in said)
+    deviations = {
+        p["side"]: f"{p['side']}s: {p['std']:.3g}" for p in reversed(points) if p["std"] is not None
+    }
+    return "\n".join(f"σ of {deviations[side]}" for side in COLOUR if side in deviations)
 
 
 def _two_lines(title: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.panels import empty, rows_to_draw
-from relearn.report.figures.style import empty_figure, few_numbers, sequential, styled
+from relearn.report.figures.style import apply_style, empty_figure, few_numbers, sequential
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 
@@ -55,7 +55,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     lengths = sorted({p["length"] for p in points}) or [0]
     colours = sequential(sorted({p["c"] for p in points}))
     wide = len(across) <= PLAIN
-    with styled():
+    with apply_style():
         figure = empty_figure(0.8 + (2.6 if wide else 2.0) * len(lengths))
         grid = figure.subplots(len(lengths), len(across), squeeze=False, sharex=True, sharey=True)
         limits = _limits(points)

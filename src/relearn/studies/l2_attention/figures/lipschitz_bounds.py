@@ -12,7 +12,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, few_numbers, number, styled
+from relearn.report.figures.style import COLOURS, INK, MUTED, apply_style, empty_figure, few_numbers, number
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 from relearn.report.statistics import log_slope
@@ -61,7 +61,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
     both = artefact.columns[0].panel["norm"] == "two"
     lines = _lines(artefact, points)
-    with styled():
+    with apply_style():
         figure = empty_figure(4.2)
         grid = figure.subplots(1, 2 if both else 1, squeeze=False)[0]
         handles = [
@@ -71,7 +71,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         for place, axes in enumerate(grid):
             alone = place == 1
             axes.set_xlabel("Number of tokens N")
-            axes.set_title("Lower bounds alone" if alone else "All bounds" if both else "")
+            axes.set_title("Lower bounds only" if alone else "All bounds" if both else "")
             despine(ax=axes, left=True)
             here = [point for point in points if point["series"] in FROM_BELOW or not alone]
             if not here:

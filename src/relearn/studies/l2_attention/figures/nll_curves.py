@@ -8,7 +8,7 @@ from typing import Any
 from relearn.report import published
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import MUTED, SMALL, empty_figure, number, plural, sequential, styled
+from relearn.report.figures.style import MUTED, SMALL, apply_style, empty_figure, number, plural, sequential
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 from relearn.studies.l2_attention.claims import recipes
@@ -94,7 +94,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     curves = [point for point in points if isinstance(point["series"], int)]
     floors = {point["series"]: point["nll"] for point in points if point["series"] in FLOORS}
     colours = sequential(sorted({point["series"] for point in curves}))
-    with styled():
+    with apply_style():
         figure = empty_figure(3.6)
         grid = figure.subplots(1, len(artefact.rows), squeeze=False, sharey=True)[0]
         printed = {p["panel"]: p["nll"] for p in points if p["series"] == PAPER}

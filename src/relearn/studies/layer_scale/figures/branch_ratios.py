@@ -7,7 +7,7 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import INK, empty_figure, few_numbers, sequential, styled
+from relearn.report.figures.style import INK, apply_style, empty_figure, few_numbers, sequential
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 
@@ -75,7 +75,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         for at, row in enumerate(artefact.rows)
     }
     there = {point["series"] for point in points}
-    with styled():
+    with apply_style():
         figure = empty_figure(5.2)
         grid = figure.subplots(2, 2, sharey="row", sharex=True)
         for place, (axes, column) in enumerate(zip(grid.flat, artefact.columns)):

@@ -12,12 +12,12 @@ from relearn.report.figures.panels import empty
 from relearn.report.figures.style import (
     MUTED,
     SMALL,
+    apply_style,
     empty_figure,
     in_percent,
     number,
     plural,
     sequential,
-    styled,
 )
 from relearn.report.quantities import Evidence
 
@@ -71,7 +71,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         for at, (depth, colour) in enumerate(sequential(depths).items())
     }
     families = [[row for row in artefact.rows if row.applies(column.id)] for column in artefact.columns]
-    with styled():
+    with apply_style():
         figure = empty_figure(1.5 + LINE * sum(len(rows) + 1.6 for rows in families))
         grid = figure.subplots(len(families), sharex=True, height_ratios=[len(rows) for rows in families])
         for axes, column, rows in zip(grid, artefact.columns, families):

@@ -32,7 +32,7 @@ def parameter_counts(evidence: Evidence) -> Finding:
         return Finding(missing=["no runs for parameters"])
     failed = [name for name, row in own.items() if not row["equal"]]
     notes = [_differs(name, own[name]) for name in failed]
-    notes += [f"beside it: {_differs(name, row)}" for name, row in rows.items() if _other(name, row)]
+    notes += [f"in addition: {_differs(name, row)}" for name, row in rows.items() if _other(name, row)]
     released = [row["equal_to_released"] for row in own.values() if row["released"] is not None]
     if released:
         notes.append(f"equal to the released code to the unit: {sum(map(bool, released))} of {len(released)}")
@@ -215,8 +215,8 @@ def _other(name: str, row: Row) -> bool:
 
 
 def _differs(name: str, row: Row) -> str:
-    said = f"{name}: {row['parameters'] / 1e6:.2f} M, printed {row['published_millions']:g} M"
-    return f"{said} ({row['reason']})" if row["reason"] else said
+    text = f"{name}: {row['parameters'] / 1e6:.2f} M, printed {row['published_millions']:g} M"
+    return f"{text} ({row['reason']})" if row["reason"] else text
 
 
 def _lacking(wanted: tuple[str, ...], found: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, styled
+from relearn.report.figures.style import COLOURS, INK, MUTED, apply_style, empty_figure
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
@@ -41,7 +41,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     """Functions on the left; their slopes on the right, with a marker at the largest and a line at 1."""
     from seaborn import despine
 
-    with styled():
+    with apply_style():
         figure = empty_figure(3.9)
         left, right = figure.subplots(1, 2)
         handles = []
@@ -56,9 +56,9 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 line = [point for point in points if point["series"] == row.id]
                 if not line:
                     continue
-                said = f"{row.title}: {line[0]['constant']:.5g}" if axes is left else None
-                (drawn,) = axes.plot(*_curve(line, column), label=said, **LOOK[row.id])
-                handles += [drawn] if said else []
+                label = f"{row.title}: {line[0]['constant']:.5g}" if axes is left else None
+                (drawn,) = axes.plot(*_curve(line, column), label=label, **LOOK[row.id])
+                handles += [drawn] if label else []
         if points:
             _constants(right, points)
             figure.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False)

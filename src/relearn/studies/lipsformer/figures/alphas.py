@@ -7,7 +7,7 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import empty, rows_to_draw
-from relearn.report.figures.style import COLOURS, empty_figure, styled
+from relearn.report.figures.style import COLOURS, apply_style, empty_figure
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
@@ -61,7 +61,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
     rows = rows_to_draw(artefact, points)
     looks = {column.id: look for column, look in zip(artefact.columns, LOOKS)}
-    with styled():
+    with apply_style():
         figure = empty_figure(3.5)
         grid = figure.subplots(1, len(rows), squeeze=False, sharey=True)[0]
         for axes, row in zip(grid, rows):

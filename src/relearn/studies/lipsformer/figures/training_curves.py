@@ -14,12 +14,12 @@ from relearn.report.figures.panels import empty
 from relearn.report.figures.style import (
     COLOURS,
     MUTED,
+    apply_style,
     chance_line,
     empty_figure,
     in_percent,
     number,
     plural,
-    styled,
 )
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
@@ -70,7 +70,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
     there = {point["series"] for point in points}
     shown = [row for row in artefact.rows if row.id in there]
-    with styled():
+    with apply_style():
         figure = empty_figure(3.9)
         for axes, column in zip(figure.subplots(1, len(artefact.columns)), artefact.columns):
             here = [p for p in points if p["panel"] == column.id and p["epoch"] is not None]

@@ -14,7 +14,16 @@ from relearn.report.artefacts import Artefact, Column
 from relearn.report.derived import rows_of
 from relearn.report.figures.over_seeds import spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import COLOURS, INK, MUTED, SMALL, empty_figure, few_numbers, number, styled
+from relearn.report.figures.style import (
+    COLOURS,
+    INK,
+    MUTED,
+    SMALL,
+    apply_style,
+    empty_figure,
+    few_numbers,
+    number,
+)
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 from relearn.report.statistics import log_slope
@@ -56,7 +65,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
     batches = sorted({point["batch"] for point in points})
     colours = {batch: BATCH[at % len(BATCH)] for at, batch in enumerate(batches)}
-    with styled():
+    with apply_style():
         figure = empty_figure(4.0)
         for axes, column in zip(figure.subplots(1, len(artefact.columns)), artefact.columns):
             here = [point for point in points if point["panel"] == column.id]

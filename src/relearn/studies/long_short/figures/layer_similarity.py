@@ -7,7 +7,7 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import COLOURS, INK, empty_figure, number, plural, styled
+from relearn.report.figures.style import COLOURS, INK, apply_style, empty_figure, number, plural
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
@@ -58,7 +58,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     panels = {PAPER: [row for row in artefact.rows if row.in_grid]}
     if ours := [row for row in artefact.rows if not row.in_grid and row.id in there]:
         panels[OURS] = ours
-    with styled():
+    with apply_style():
         figure = empty_figure(4.4)
         grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
         networks: list[Any] = []

@@ -11,7 +11,7 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import COLOURS, MUTED, empty_figure, number, plural, styled
+from relearn.report.figures.style import COLOURS, MUTED, apply_style, empty_figure, number, plural
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 
@@ -70,7 +70,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
     there = {point["series"] for point in points}
     rows = [row for row in artefact.rows if row.id in there]
-    with styled():
+    with apply_style():
         figure = empty_figure(4.1)
         figure.get_layout_engine().set(w_pad=0.09)
         for axes, column in zip(figure.subplots(1, len(artefact.columns)), artefact.columns):

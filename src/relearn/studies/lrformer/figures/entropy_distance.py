@@ -7,7 +7,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import SMALL, empty_figure, in_percent, styled
+from relearn.report.figures.style import SMALL, apply_style, empty_figure, in_percent
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 from relearn.studies.lrformer.figures.heads import stroke, with_points
@@ -63,7 +63,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from seaborn import despine
 
     columns = with_points(artefact.columns, points)
-    with styled():
+    with apply_style():
         figure = empty_figure(3.3)
         grid = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
         for axes, column in zip(grid, columns):

@@ -7,7 +7,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import INK, SHADE, empty_figure, in_percent, styled
+from relearn.report.figures.style import INK, SHADE, apply_style, empty_figure, in_percent
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 from relearn.studies.lrformer.figures.heads import with_points
@@ -61,7 +61,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
     columns = with_points(artefact.columns, points, "row")
     across, down = len(artefact.rows), len(columns)
-    with styled():
+    with apply_style():
         figure = empty_figure(2.1 * down + 0.8)
         grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
         for line, column in zip(grid, columns):

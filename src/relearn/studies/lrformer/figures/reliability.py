@@ -8,7 +8,15 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.classified import guess
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import MUTED, chance_line, empty_figure, in_percent, number, plural, styled
+from relearn.report.figures.style import (
+    MUTED,
+    apply_style,
+    chance_line,
+    empty_figure,
+    in_percent,
+    number,
+    plural,
+)
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 from relearn.report.statistics import wilson
@@ -61,7 +69,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from seaborn import despine
 
     columns = with_points(artefact.columns, points)
-    with styled():
+    with apply_style():
         figure = empty_figure(4.3)
         grid = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
         for axes, column in zip(grid, columns):

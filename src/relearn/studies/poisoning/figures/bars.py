@@ -10,12 +10,12 @@ from relearn.report.figures.style import (
     COLOURS,
     INK,
     MUTED,
+    apply_style,
     empty_figure,
     in_percent,
     not_run,
     number,
     plural,
-    styled,
     two_lines,
 )
 from relearn.report.quantities import Evidence
@@ -84,7 +84,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     rows = [row for row in artefact.rows if row.in_grid or row.id in there]
     victims = panels.attacked(artefact, {point["victim"] for point in measured})
     width = GROUP / len(rows)
-    with styled():
+    with apply_style():
         figure = empty_figure(3.9)
         axes = figure.subplots()
         for rank, row in enumerate(rows):

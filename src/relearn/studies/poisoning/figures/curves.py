@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import COLOURS, empty_figure, not_run, styled
+from relearn.report.figures.style import COLOURS, apply_style, empty_figure, not_run
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
@@ -50,7 +50,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from seaborn import despine
 
     attacks = [row for row in artefact.rows if not row.id.endswith(WITHOUT)]
-    with styled():
+    with apply_style():
         figure = empty_figure(3.7)
         grid = figure.subplots(1, len(attacks))
         for axes, row in zip(grid, attacks):

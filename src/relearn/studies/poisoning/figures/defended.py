@@ -12,13 +12,13 @@ from relearn.report.figures.style import (
     INK,
     MUTED,
     SMALL,
+    apply_style,
     chance_line,
     empty_figure,
     in_percent,
     not_run,
     number,
     plural,
-    styled,
     two_lines,
 )
 from relearn.report.quantities import Evidence
@@ -101,7 +101,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     victims = panels.attacked(
         artefact, {p["victim"] for p in points if p["status"] in ("measured", "no_value")}
     )
-    with styled():
+    with apply_style():
         figure = empty_figure(5.4)
         grid = figure.subplots(len(artefact.columns), sharex=True)
         for axes, column in zip(grid, artefact.columns):
@@ -138,8 +138,8 @@ def _bars(axes: Any, victims: list[str], rows: list[Row], points: list[dict[str,
         if point["source"] == "published code":
             at = x - width / 2  # next to the whisker
             axes.plot([at], [point["value"]], zorder=6, clip_on=False, **_look())
-            said = f"Published code, {point['victim']}: {number(point['value'], percent=True)}"
-            axes.figure.mark(axes, at, point["value"], point, f"{said}, {plural(point['trials'], 'attack')}")
+            label = f"Published code, {point['victim']}: {number(point['value'], percent=True)}"
+            axes.figure.mark(axes, at, point["value"], point, f"{label}, {plural(point['trials'], 'attack')}")
         elif point["status"] == "measured":
             _bar(axes, x, width, rows[rank].title, point)
         elif point["status"] == "no_value":

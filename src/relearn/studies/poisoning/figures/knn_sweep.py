@@ -11,13 +11,13 @@ from relearn.report.figures.style import (
     MUTED,
     SHADE,
     SMALL,
+    apply_style,
     chance_line,
     empty_figure,
     in_percent,
     not_run,
     number,
     plural,
-    styled,
 )
 from relearn.studies.poisoning.figures.sweeps import FIELDS, POOLED, points
 
@@ -42,7 +42,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     import seaborn as sns
 
     population = {"defence_success": _population(points)}
-    with styled():
+    with apply_style():
         figure = empty_figure(7.0)
         grid = figure.subplots(len(artefact.columns), 2, sharex="col", sharey="row")
         for line, column in zip(grid, artefact.columns):

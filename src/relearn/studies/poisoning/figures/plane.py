@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, not_run, styled
+from relearn.report.figures.style import COLOURS, INK, MUTED, apply_style, empty_figure, not_run
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
@@ -45,7 +45,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from matplotlib.lines import Line2D
     from seaborn import despine
 
-    with styled():
+    with apply_style():
         figure = empty_figure(4.3)
         grid = figure.subplots(1, 2, sharex=True, sharey=True)
         if not points:
@@ -68,7 +68,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         poisons = [point for point in points if point["kind"] == "poison"]
         removed = sum(point["kept"] == 0 for point in poisons)
         grid[1].set_title(f"After Deep k-NN: {removed} of {len(poisons)} poisons removed")
-        grid[0].set_ylabel("Largest variation that is left")
+        grid[0].set_ylabel("First principal component of the rest")
         kinds = {point["kind"] for point in points}
         handles: list[Any] = [
             grid[0].scatter([], [], label=WORDS[kind], **look)

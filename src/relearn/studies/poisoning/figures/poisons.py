@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import MUTED, SMALL, empty_figure, styled
+from relearn.report.figures.style import MUTED, SMALL, apply_style, empty_figure
 from relearn.report.quantities import Evidence
 from relearn.studies.poisoning.figures.pictures import bare, gallery, image
 
@@ -65,7 +65,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     measured = [point for point in points if point["source"] == "measured"]
     there = {point["series"] for point in measured}
     rows = [row for row in artefact.rows if row.in_grid or row.id in there]
-    with styled():
+    with apply_style():
         figure = empty_figure(6.4)
         grid = figure.subplots(2 * len(PLACES), 1 + len(rows), squeeze=False)
         for axes in grid.flat:
@@ -87,7 +87,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 def _pair(base: Any, poison: Any, change: Any, here: dict[str, dict[str, Any]]) -> None:
     """Draw one poison and its perturbation; the published values are printed below even if nothing was run."""
     point, paper = here.get("measured"), here.get("paper")
-    told = []
+    labels = []
     if point is None:
         poison.text(0.5, 0.5, "not run", transform=poison.transAxes, ha="center", va="center", color=MUTED)
     else:
@@ -97,7 +97,7 @@ def _pair(base: Any, poison: Any, change: Any, here: dict[str, dict[str, Any]]) 
         amplified = np.clip(127 + point["amplified"] * difference, 0, 255).round()
         image(change, amplified.astype(np.uint8))
         change.set_title(f"change x{point['amplified']:.1f}", fontsize=SMALL, color=MUTED)
-        told.append(f"mean {point['l1_mean_255']:.1f}, largest {point['linf_255']:.0f}")
+        labels.append(f"mean {point['l1_mean_255']:.1f}, largest {point['linf_255']:.0f}")
     if paper:
-        told.append(f"the paper: {paper['l1_mean_255']:g}, {paper['linf_255']:g}")
-    change.set_xlabel("\n".join(told), fontsize=SMALL)
+        labels.append(f"the paper: {paper['l1_mean_255']:g}, {paper['linf_255']:g}")
+    change.set_xlabel("\n".join(labels), fontsize=SMALL)

@@ -6,7 +6,7 @@ import textwrap
 from typing import Any
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import MUTED, SMALL, empty_figure, styled
+from relearn.report.figures.style import MUTED, SMALL, apply_style, empty_figure
 from relearn.report.quantities import Evidence
 from relearn.studies.poisoning.figures.pictures import bare, gallery, image
 
@@ -52,7 +52,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     lines = [ORIGINALS, *(row.id for row in artefact.rows if row.in_grid or row.id in there)]
     numbers = list(dict.fromkeys(point["target"] for point in points))[:GROUPS] or [None, None]
     poisons = max([len(point["pictures"][1]) for point in points], default=5)
-    with styled():
+    with apply_style():
         figure = empty_figure(0.4 + 0.86 * (len(lines) + 1))
         grid = figure.subplots(
             len(lines) + 1, 1 + poisons * len(numbers), width_ratios=[1.9] + [1.0] * poisons * len(numbers)
@@ -60,8 +60,8 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         for axes in grid.flat:
             bare(axes)
         for words, title in zip(grid[:, 0], ["Target", *(titles[series] for series in lines)]):
-            said = title.replace(" (addition)", "\n(addition)")
-            words.text(0, 0.5, said, transform=words.transAxes, va="center")
+            name = title.replace(" (addition)", "\n(addition)")
+            words.text(0, 0.5, name, transform=words.transAxes, va="center")
         for group, number in enumerate(numbers):
             block = grid[:, 1 + group * poisons : 1 + (group + 1) * poisons]
             own = {point["series"]: point for point in points if point["target"] == number}

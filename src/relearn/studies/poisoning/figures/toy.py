@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import COLOURS, INK, MUTED, empty_figure, not_run, styled
+from relearn.report.figures.style import COLOURS, INK, MUTED, apply_style, empty_figure, not_run
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
@@ -40,7 +40,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     from matplotlib.lines import Line2D
     from seaborn import despine
 
-    with styled():
+    with apply_style():
         figure = empty_figure(4.0)
         grid = figure.subplots(1, len(artefact.rows), sharex=True, sharey=True)
         for axes, row in zip(grid, artefact.rows):
@@ -53,7 +53,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 continue
             _panel(axes, here)
             fooled = _fooled(here)
-            axes.set_title(f"{row.title}: the target {'goes along' if fooled else 'stays'}")
+            axes.set_title(f"{row.title}: the target {'is misclassified' if fooled else 'stays correct'}")
         grid[0].set_ylabel("Feature 2")
         handles = [grid[0].scatter([], [], label=WORDS[kind], **look) for kind, look in LOOKS.items()]
         lines = [

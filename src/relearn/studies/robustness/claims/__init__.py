@@ -111,7 +111,7 @@ def _over_images(runs: Sequence[Run], name: str, estimate: float) -> tuple[float
 def _protocols(runs: list[Run], name: str) -> list[str]:
     """The protocols under which a set's images were read, as stated in the records."""
     found = (row["protocol"] for run in runs for row in rows_of(run, "sets.csv", set=name))
-    return list(dict.fromkeys(f"protocol: {said}" for said in found))
+    return list(dict.fromkeys(f"protocol: {protocol}" for protocol in found))
 
 
 PREDICATES: dict[str, Callable[[Evidence], Finding]] = {"derived_sets": derived_sets}
