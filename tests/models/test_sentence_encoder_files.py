@@ -9,12 +9,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from relearn import torchvision_schema
 from relearn.models import sentence_encoder_files as files
 from relearn.models.sentence_encoder import FAMILIES, classifier, configuration, guesser, take_encoder
-
-torchvision_schema.declare()
-pytest.importorskip("transformers", reason="an optional extra")
 
 SIZES: dict[str, Any] = {
     "layers": 1,

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from relearn import torchvision_schema
 from relearn.data.examples import Examples
 from relearn.data.sentence_batches import SentenceBatches
 from relearn.models import sentence_encoder_files as files
@@ -22,9 +21,6 @@ from relearn.steps.trained import train as training
 from relearn.studies.freelb.steps import finetune, finetune_start, sentence_files
 
 from .runs import ENCODER, FINETUNE, PRETRAIN, Bench, tasks
-
-torchvision_schema.declare()
-pytest.importorskip("transformers", reason="an optional extra")
 
 TASKS = tasks()
 BALL = {"passes": 2, "step_size": 0.2, "eps": 0.4, "start_norm": 0.2, "project": True, "mask": "always"}

@@ -9,14 +9,11 @@ from typing import Any
 
 import pytest
 
-from relearn import torchvision_schema
 from relearn.runs import record
 from relearn.studies.freelb.steps import finetune_search
 
 from .runs import FINETUNE, Bench, tasks
 
-torchvision_schema.declare()
-pytest.importorskip("transformers", reason="an optional extra")
 BALL = {"passes": 2, "step_size": 0.2, "eps": 0.4, "start_norm": 0.2, "project": True, "mask": "always"}
 PGD = {"kind": "pgd", **BALL, "reuse_masks": True}
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from relearn import cli, torchvision_schema
+from relearn import cli
 from relearn.data import text_tasks
 from relearn.data.examples import Examples
 from relearn.data.sentence_batches import SentenceBatches
@@ -22,9 +22,6 @@ from relearn.models.sentence_encoder import classifier, configuration
 from relearn.runs import record
 from relearn.studies.freelb.steps import compared_networks, max_loss_increase
 from relearn.studies.freelb.steps.sentence_files import load
-
-torchvision_schema.declare()
-pytest.importorskip("transformers", reason="an optional extra")
 
 WORDS = ("sun", "rain", "wind", "snow", "fog", "hail", "dew", "ice")
 SETTINGS: dict[str, Any] = {

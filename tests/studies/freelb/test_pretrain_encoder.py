@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from relearn import torchvision_schema
 from relearn.data import imdb, pydoc_topics
 from relearn.data.masked_batches import NONE, TokenBatches
 from relearn.data.sentence_tokens import SentenceTokenizer
@@ -23,9 +22,6 @@ from relearn.steps.trained import train as training
 from relearn.studies.freelb.steps import pretrain_encoder
 
 from .runs import ENCODER, PRETRAIN, Bench
-
-torchvision_schema.declare()
-pytest.importorskip("transformers", reason="an optional extra")
 
 
 @pytest.fixture(scope="module")

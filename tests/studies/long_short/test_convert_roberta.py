@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from relearn import cli, torchvision_schema
+from relearn import cli
 from relearn.data.masked_batches import NONE, TokenBatches
 from relearn.models import long_short_roberta_files as files
 from relearn.models.long_short_roberta import transformers
@@ -24,9 +24,6 @@ from relearn.steps.trained import masked_tokens
 from relearn.studies.long_short.steps import convert_roberta as adapt
 from relearn.studies.long_short.steps import convert_start as adapt_start
 from relearn.studies.long_short.steps import mlm_losses as adapt_losses
-
-torchvision_schema.declare()
-pytest.importorskip("transformers", reason="an optional extra")
 
 STAGE = {"steps": 20, "warmup_steps": 2, "batch_size": 8, "lr": 3.0e-3, "weight_decay": 0.01}
 SETTINGS: dict[str, Any] = {
