@@ -19,7 +19,7 @@ ARTEFACTS = {
     if one.where[0]["step"] in ("count_params_flops", "check_theorems")
 }
 DEFINED = {"qi2023.table2": 108, "qi2023.table4": 3, "qi2023.table5": 5, "qi2023.table7": 16}
-ACTIVATIONS = {"qi2023.appendix_a1", "qi2023.fig2"}  # test_activations.py
+ACTIVATIONS = {"qi2023.appendix_a1", "qi2023.fig2"}  # test_exact_steps.py
 ADDITIONS = {f"addition.{study}_constructions" for study in ("lipsformer", "lrformer")}
 OURS = {name: one for name, one in claims.load(FOLDERS).items() if name in pretend.PAPERS}
 EXACT = {name for section in OURS.values() for name, one in section.items() if one["kind"] == "exact"}
