@@ -8,8 +8,8 @@ The 200 classes of ImageNet-A and -R, and which classes a folder lacks.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,6 @@ from relearn.data.imagenet_nine import NAMES, NONE, VARIANTS, group_of_class, va
 from relearn.data.imagenet_real import classes_of_files, load
 from relearn.data.imagenet_subsets import classes_of, missing, name_of
 
-MAP = Path(os.environ.get("RELEARN_MIRROR", ""), "imagenet_meta", "in_to_in9.json")
 FOLDERS = [f"{number:02d}_{name}" for number, name in enumerate(NAMES)]
 
 
@@ -61,9 +60,8 @@ def test_classes_whose_group_is_plain(identifier: str, name: str | None) -> None
     assert (NAMES[group] if group != NONE else None) == name
 
 
-@pytest.mark.skipif(not MAP.is_file(), reason="RELEARN_MIRROR names no folder with the authors' map")
-def test_the_groups_are_the_authors() -> None:
-    told = json.loads(MAP.read_text())
+def test_the_groups_are_the_authors(mirror: Callable[..., Path]) -> None:
+    told = json.loads(mirror("imagenet_meta", "in_to_in9.json").read_text())
     assert list(group_of_class()) == [told[str(number)] for number in range(1000)]
 
 
@@ -155,10 +153,6 @@ def test_what_is_no_json_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "real.json")
 
 
-META = Path(os.environ.get("RELEARN_MIRROR", ""), "imagenet_meta")
-MIRROR = META.parent / "imagenet_sample_derived"
-
-
 @pytest.mark.parametrize("name", ["a", "r"])
 def test_two_hundred_classes(name: str) -> None:
     found = classes_of(name)
@@ -175,10 +169,9 @@ def test_the_two_sets_differ() -> None:
         classes_of("c")
 
 
-@pytest.mark.skipif(not META.is_dir(), reason="RELEARN_MIRROR names no folder with the published lists")
 @pytest.mark.parametrize("name", ["a", "r"])
-def test_the_numbers_are_the_published_ones(name: str) -> None:
-    told = (META / f"imagenet_{name}_indices.txt").read_text().split()
+def test_the_numbers_are_the_published_ones(mirror: Callable[..., Path], name: str) -> None:
+    told = (mirror("imagenet_meta") / f"imagenet_{name}_indices.txt").read_text().split()
     assert list(classes_of(name)) == [int(one) for one in told]
 
 
@@ -191,9 +184,8 @@ def test_missing_classes_are_told_and_strange_ones_refused() -> None:
     assert name_of(0, 1000) == "0 (n01440764)" and name_of(3, 10) == "3"
 
 
-@pytest.mark.skipif(not MIRROR.is_dir(), reason="RELEARN_MIRROR names no folder with images of ImageNet")
-def test_real_folders_have_all_classes() -> None:
-    images = label_by_class(MIRROR, classes=1000)
+def test_real_folders_have_all_classes(mirror: Callable[..., Path]) -> None:
+    images = label_by_class(mirror("imagenet_sample_derived"), classes=1000)
     assert missing(images, range(1000)) == ()
     kept = images.take([place for place in range(1000) if place not in (0, 7)])
     assert missing(kept, range(1000)) == (0, 7)

@@ -6,7 +6,6 @@ SVHN as outliers: MATLAB's order of axes, the official file alone, faults named.
 from __future__ import annotations
 
 import io
-import os
 import tarfile
 from pathlib import Path
 
@@ -96,20 +95,21 @@ def test_faults_of_the_archive_are_named(tmp_path):
         cifar100.load(tmp_path)
 
 
-def test_cifar100_offline_the_error_says_what_to_fetch_and_where_to_put_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("RELEARN_OFFLINE", "1")
-    monkeypatch.setenv("RELEARN_CACHE", str(tmp_path))
-    with pytest.raises(OSError, match=r"https://www\.cs\.toronto\.edu.*cifar-100-binary\.tar\.gz") as caught:
-        outliers("cifar100", size=32, channels=3, count=1, seed=0)
-    assert str(tmp_path / "cifar-100-binary.tar.gz") in str(caught.value)
+@pytest.mark.parametrize(
+    ("name", "address", "file"),
+    [
+        ("cifar100", r"https://www\.cs\.toronto\.edu.*cifar-100-binary\.tar\.gz", "cifar-100-binary.tar.gz"),
+        ("svhn", r"https://ufldl\.stanford\.edu/housenumbers/test_32x32\.mat", "test_32x32.mat"),
+    ],
+)
+def test_offline_the_error_says_what_to_fetch_and_where_to_put_it(offline, name, address, file):
+    with pytest.raises(OSError, match=address) as caught:
+        outliers(name, size=32, channels=3, count=1, seed=0)
+    assert str(offline / file) in str(caught.value)
 
 
-MIRROR = Path(os.environ.get("RELEARN_MIRROR", "")) / "cifar100_ood"
-
-
-@pytest.mark.skipif(not (MIRROR / "images.npy").is_file(), reason="RELEARN_MIRROR has no CIFAR-100 images")
-def test_the_real_images():
-    found, words = cifar100.load(MIRROR)
+def test_the_real_images(mirror):
+    found, words = cifar100.load(mirror("cifar100_ood", "images.npy").parent)
     assert found.shape == (10000, 3, 32, 32)
     assert words == "a class-balanced 10,000 of all 60,000"
     # the mean of each channel over all 60,000 images, within 5 standard errors of a sample of images
@@ -175,11 +175,3 @@ def test_other_files_are_refused_in_one_line(tmp_path):
         with pytest.raises(ValueError, match=r"c.mat: not a MATLAB file") as caught:
             svhn.read_mat(tmp_path / "c.mat")
         assert "\n" not in str(caught.value)
-
-
-def test_svhn_offline_the_error_says_what_to_fetch_and_where_to_put_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("RELEARN_OFFLINE", "1")
-    monkeypatch.setenv("RELEARN_CACHE", str(tmp_path))
-    with pytest.raises(OSError, match=r"https://ufldl\.stanford\.edu/housenumbers/test_32x32\.mat") as caught:
-        outliers("svhn", size=32, channels=3, count=1, seed=0)
-    assert str(tmp_path / "test_32x32.mat") in str(caught.value)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -86,9 +86,7 @@ def test_an_archive_without_the_text_is_refused(
         load_stream("text8", folder=small_official)
 
 
-def test_offline_the_error_says_what_to_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELEARN_OFFLINE", "1")
-    monkeypatch.setenv("RELEARN_CACHE", str(tmp_path))
+def test_offline_the_error_says_what_to_fetch(offline: Path) -> None:
     with pytest.raises(OSError, match=r"https://mattmahoney\.net/dc/enwik8\.zip"):
         load_stream("enwik8")
 
@@ -135,15 +133,8 @@ def test_an_own_file_is_the_only_one(tmp_path: Path) -> None:
         load_stream("own_text")
 
 
-MIRROR = Path(os.environ.get("RELEARN_MIRROR", ""), "warandpeace")
-
-
-@pytest.mark.skipif(
-    "RELEARN_MIRROR" not in os.environ or not MIRROR.is_dir(),
-    reason="RELEARN_MIRROR names no folder with the real War and Peace",
-)
-def test_the_real_novel() -> None:
-    content = load_stream("warandpeace", folder=MIRROR).content
+def test_the_real_novel(mirror: Callable[..., Path]) -> None:
+    content = load_stream("warandpeace", folder=mirror("warandpeace")).content
     assert b"Gutenberg" not in content[:2000] and b"Well, Prince" in content[:20_000]
     assert 3_200_000 < len(content) < text_streams.NOVEL.size and b"\r" not in content
 

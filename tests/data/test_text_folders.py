@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -90,22 +91,16 @@ def test_without_a_folder_all_six_files_are_fetched(tmp_path: Path, monkeypatch:
         assert all(url.startswith("https://") and url.endswith(one.name[9:]) for url in one.urls)
 
 
-def test_multi30k_offline_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELEARN_CACHE", str(tmp_path))
-    monkeypatch.setenv("RELEARN_OFFLINE", "1")
-    with pytest.raises(OSError, match=r"multi30k-train.de.gz: RELEARN_OFFLINE is set; by hand: fetch https"):
-        multi30k.load()
-
-
-MIRROR_OF_MULTI30K = Path(os.environ.get("RELEARN_MIRROR", ""), "multi30k")
-
-
-@pytest.mark.skipif(
-    "RELEARN_MIRROR" not in os.environ or not MIRROR_OF_MULTI30K.is_dir(),
-    reason="RELEARN_MIRROR names no folder with the real Multi30k",
+@pytest.mark.parametrize(
+    ("module", "file"), [(multi30k, "multi30k-train.de.gz"), (ptb, "ptb.train.txt")], ids=["multi30k", "ptb"]
 )
-def test_multi30k_the_real_copy() -> None:
-    got = multi30k.load(MIRROR_OF_MULTI30K)
+def test_offline_says_what_to_do(offline: Path, module: ModuleType, file: str) -> None:
+    with pytest.raises(OSError, match=f"{file}: RELEARN_OFFLINE is set; by hand: fetch https"):
+        module.load()
+
+
+def test_multi30k_the_real_copy(mirror: Callable[..., Path]) -> None:
+    got = multi30k.load(mirror("multi30k"))
     assert got.source["copy"] == "official"
     assert [len(part) for part in (got.train, got.valid, got.test)] == [29000, 1014, 1000]
     assert set(multi30k.OFFICIAL) == {
@@ -193,22 +188,8 @@ def test_without_a_folder_all_three_files_are_fetched(
         assert all(url.startswith("https://") and url.endswith(f"{part}.txt") for url in one.urls)
 
 
-def test_ptb_offline_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELEARN_CACHE", str(tmp_path))
-    monkeypatch.setenv("RELEARN_OFFLINE", "1")
-    with pytest.raises(OSError, match=r"ptb.train.txt: RELEARN_OFFLINE is set; by hand: fetch https"):
-        ptb.load()
-
-
-MIRROR_OF_PTB = Path(os.environ.get("RELEARN_MIRROR", ""), "ptb")
-
-
-@pytest.mark.skipif(
-    "RELEARN_MIRROR" not in os.environ or not MIRROR_OF_PTB.is_dir(),
-    reason="RELEARN_MIRROR names no folder with the real Penn Treebank",
-)
-def test_ptb_the_real_copy() -> None:
-    got = ptb.load(MIRROR_OF_PTB)
+def test_ptb_the_real_copy(mirror: Callable[..., Path]) -> None:
+    got = ptb.load(mirror("ptb"))
     assert got.source["copy"] == "official"
     parts = {"train": got.train, "valid": got.valid, "test": got.test}
     assert [len(lines) for lines in parts.values()] == [42068, 3370, 3761]

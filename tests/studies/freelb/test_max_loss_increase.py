@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import statistics
 from pathlib import Path
@@ -22,6 +21,8 @@ from relearn.models.sentence_encoder import classifier, configuration
 from relearn.runs import record
 from relearn.studies.freelb.steps import compared_networks, max_loss_increase
 from relearn.studies.freelb.steps.sentence_files import load
+
+from ...steps.recorded import rows_of
 
 WORDS = ("sun", "rain", "wind", "snow", "fog", "hail", "dew", "ice")
 SETTINGS: dict[str, Any] = {
@@ -108,8 +109,7 @@ class Bench:
         return found
 
     def rows(self, name: str) -> list[dict[str, str]]:
-        with (self.root / "runs" / name / "increases.csv").open(newline="") as table:
-            return list(csv.DictReader(table))
+        return rows_of(self.root / "runs" / name / "increases.csv")
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, part: Examples) -> None:

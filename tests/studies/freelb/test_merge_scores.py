@@ -5,7 +5,6 @@ check_gradient: FreeLB's gradient is the virtual batch's in all cases; a wrong w
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,9 @@ import torch
 
 from relearn.methods import freelb
 from relearn.methods.dropout_masks import MaskReplay
-from relearn.runs import record
 from relearn.studies.freelb.steps import check_gradient, gradient_cases
 
+from ...steps.recorded import made_by, rows_of
 from .runs import Bench
 from .test_ensemble import Answer, answers
 
@@ -59,12 +58,8 @@ def test_one_member_is_nothing_to_merge(bench: Bench, capsys: pytest.CaptureFixt
 
 
 def test_all_cases_agree_and_are_written(tmp_path):
-    what = {"study": "freelb", "paper": "zhu2022", "step": "check_gradient", "scale": "mini"}
-    with record.Run(tmp_path / "a", **what, labels={}, seed=0, settings={}) as one:
-        check_gradient.run(one, {}, {}, "cpu", "fp32")
-    done = record.read(tmp_path / "a")
-    with (tmp_path / "a" / "gradients.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    done = made_by(check_gradient, tmp_path / "a", {}, study="freelb")
+    rows = rows_of(tmp_path / "a/gradients.csv")
     assert tuple(rows[0]) == gradient_cases.COLUMNS
     assert len(rows) == 3 * 3 + 3 + 2 == done["metrics"]["cases_count"]
     assert {"roberta, ranking", "albert, classification, fresh masks", "pixels, l2"} <= {

@@ -5,9 +5,7 @@ count: from settings to record; the row is the measure's, the metrics are the ro
 
 from __future__ import annotations
 
-import csv
 import math
-import os
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,22 +15,17 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from relearn.measures.model_counts import COLUMNS, NETWORKS, PUBLISHED, RIVALS
 from relearn.models.timm_names import NAMES
 from relearn.report import coverage, figures, table, table_formats
-from relearn.runs import record
 from relearn.studies.lipsformer.figures import activations
 from relearn.studies.lipsformer.params import Network, Rival
 from relearn.studies.lipsformer.steps import count_params_flops as count
 
 from ...report.conftest import RENDERERS, chapter, evidence_of, values_of
+from ...steps.recorded import made_by, rows_of
 from . import fake_records as pretend
 
 ARTEFACTS = chapter("lipsformer")
 TABLE, FIGURE = ARTEFACTS["qi2023.appendix_a1"], ARTEFACTS["qi2023.fig2"]
 SLOPES = {"sigmoid": 0.25, "tanh": 1.0, "relu": 1.0, "gelu_sigmoid": 1.0998, "gelu": 1.1289, "gelu_tanh": 1.5}
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # no record has to survive a power cut
 
 
 def examined(root, slopes=SLOPES):
@@ -44,7 +37,7 @@ def examined(root, slopes=SLOPES):
     ]
     metrics = {f"{name}_slope_max": slope for name, slope in slopes.items()}
     files = {"cases.csv": cases, "curves.csv": curves}
-    pretend.write_run(root, "lipsformer", "check_theorems", {"protocol": "activations"}, metrics, files)
+    pretend.write_run(root, "check_theorems", {"protocol": "activations"}, metrics, files, study="lipsformer")
     return evidence_of(root)
 
 
@@ -127,14 +120,9 @@ def test_equal_records_give_equal_files(tmp_path):
 
 
 def step(out: Path, network: str) -> tuple[dict[str, Any], dict[str, str]]:
-    what: dict[str, Any] = {"study": "lipsformer", "paper": "qi2023", "step": "count", "scale": "mini"}
     settings = {"network": network}
-    with record.Run(out, **what, labels=settings, seed=0, settings=settings) as one:
-        count.run(one, settings, {}, "cpu", "fp32")
-    done = record.read(out)
-    assert record.verify_outputs(done) == []
-    with (out / "counts.csv").open(newline="", encoding="utf-8") as file:
-        (row,) = csv.DictReader(file)
+    done = made_by(count, out, settings, settings, study="lipsformer")
+    (row,) = rows_of(out / "counts.csv")
     return done, row
 
 
@@ -173,13 +161,10 @@ def test_rivals_are_counted_in_one_run_at_the_size_of_their_images(tmp_path: Pat
     """Two of them, against table 2: 19 M and 4.2 G, which EfficientNet's authors count at 380 pixels, and 20 M and 4.5 G."""
     assert set(RIVALS) == set(get_args(Rival))
     settings = {"networks": ["EffNet-B4", "CvT-13"]}
-    what: dict[str, Any] = {"study": "lipsformer", "paper": "qi2023", "step": "count", "scale": "mini"}
-    with record.Run(tmp_path, **what, labels={"network": "rivals"}, seed=0, settings=settings) as one:
-        count.run(one, settings, {}, "cpu", "fp32")
-    with (tmp_path / "counts.csv").open(newline="", encoding="utf-8") as file:
-        rows = {row["network"]: row for row in csv.DictReader(file)}
+    made_by(count, tmp_path, settings, {"network": "rivals"}, study="lipsformer")
+    rows = {row["network"]: row for row in rows_of(tmp_path / "counts.csv")}
     for name, millions, giga in (("EffNet-B4", 19, 4.2), ("CvT-13", 20, 4.5)):
         assert float(rows[name]["parameters"]) / 1e6 == pytest.approx(millions, abs=0.5)
         assert float(rows[name]["multiply_adds"]) / 1e9 == pytest.approx(giga, rel=0.05)
     with pytest.raises(ValueError, match="networks: found 'NAT-T'; allowed: RegNetY-4G"):
-        count.run(one, {"networks": ["NAT-T"]}, {}, "cpu", "fp32")
+        made_by(count, tmp_path / "other", {"networks": ["NAT-T"]}, study="lipsformer")

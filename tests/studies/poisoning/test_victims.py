@@ -14,8 +14,9 @@ import torch
 from relearn.data.arrays import load_prepared
 from relearn.methods.pgd import pgd
 from relearn.models import files
-from relearn.runs import checkpoint as checkpoints
 from relearn.studies.poisoning.steps.adversarial_training import describe
+
+from ...steps.recorded import killed, loaded
 
 
 def test_recorded_accuracy_is_that_of_the_stored_weights(chain):
@@ -157,24 +158,14 @@ def test_the_recorded_accuracies_are_those_of_the_stored_networks(chain, hardene
     )
 
 
-def test_a_killed_job_resumes_and_ends_in_the_same_bits(chain, hardened, monkeypatch):
+def test_a_killed_job_resumes_and_ends_in_the_same_bits(chain, hardened):
     """Killed behind the first checkpoint; the second attempt starts from it, not from the beginning."""
     whole = chain.path("robust/weights.safetensors").read_bytes()
-    save, load, seen = checkpoints.Checkpoint.save, checkpoints.Checkpoint.load, []
-
-    def dying(self, state):
-        save(self, state)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)
-    with pytest.raises((AssertionError, KeyboardInterrupt)):
+    with killed(), pytest.raises((AssertionError, KeyboardInterrupt)):
         chain.step("adversarial_training", "again", SETTINGS, LABELS, **INPUTS)
     assert not chain.path("again/record.json").exists()
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", save)
-    monkeypatch.setattr(
-        checkpoints.Checkpoint, "load", lambda self: seen.append(load(self)) or seen[-1], raising=True
-    )
-    record = chain.step("adversarial_training", "again", SETTINGS, LABELS, **INPUTS)
+    with loaded() as seen:
+        record = chain.step("adversarial_training", "again", SETTINGS, LABELS, **INPUTS)
     assert seen[0] is not None and seen[0]["epoch"] == 1
     assert chain.path("again/weights.safetensors").read_bytes() == whole
     assert any("resumed" in note for note in record["notes"])

@@ -22,6 +22,7 @@ from relearn.studies.robustness.steps import evaluate_robustness
 from relearn.studies.robustness.steps.measured import measure
 
 from ...data.test_corrupted_sets import COUNT, official
+from ...steps.recorded import made_by
 from .networks import NOTHING, PROTOCOL, Linear, folder, network, some_identifiers
 from .test_folder_sets import GROUPS
 
@@ -56,11 +57,10 @@ def test_every_set_of_scale_paper_is_read_under_the_names_of_the_page(
     all_official(tmp_path, settings["sets"])
     vision.FILE.save(network(), tmp_path / "net.safetensors")
     settings["protocol"] = {**settings["protocol"], "size": PROTOCOL["size"], "on_missing_class": "skip"}
-    what = {"study": "robustness", "paper": "zhu2022", "step": "evaluate_robustness", "scale": "paper"}
     given = {"network": [tmp_path / "net.safetensors"]}
-    with record.Run(tmp_path / "run", **what, labels={}, seed=0, settings=settings, inputs=given) as one:
-        evaluate_robustness.run(one, settings, given, "cpu", "fp32")
-    found = record.read(tmp_path / "run")
+    found = made_by(
+        evaluate_robustness, tmp_path / "run", settings, inputs=given, study="robustness", scale="paper"
+    )
     rows = record.trials(found, "sets.csv")
     assert {row["set"] for row in rows} == {"val", *SETS}
     assert len([row for row in rows if row["set"] == "c"]) == 75
