@@ -66,7 +66,6 @@ def test_a_stop_file_that_is_there_before_makes_it_one_import(monkeypatch: pytes
         run.finish({})
     Path("stop").touch()
     asked: list[Any] = []
-    pytest.importorskip("mlflow")
     from relearn.tracking import importer as tracking
 
     def note(root: Any, uri: Any, *, stop: Any, used_by: Any, interval_s: float) -> tracking.Summary:

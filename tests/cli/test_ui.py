@@ -80,7 +80,9 @@ def test_a_wrong_folder_is_named_and_no_database_made(
 @pytest.fixture
 def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A project with one imported run, moved after the import."""
-    tracking = pytest.importorskip("relearn.tracking.importer")
+    from relearn.tracking import connection
+    from relearn.tracking import importer as tracking
+
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_ARTIFACTS_DESTINATION"):
         monkeypatch.delenv(name, raising=False)
     before, after = tmp_path / "before", tmp_path / "after a move"
@@ -91,7 +93,6 @@ def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with record.Run("results/mini/runs/a", **what, settings={}) as run:
         run.finish({"a_frac": 0.5}, trials=(["target"], [[1]]))
     tracking.import_spool("results/mini")
-    connection = pytest.importorskip("relearn.tracking.connection")
     connection.release(tracking.store_uri())
     monkeypatch.chdir(tmp_path)
     shutil.move(before, after)

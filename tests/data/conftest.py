@@ -1,17 +1,19 @@
-"""A server on 127.0.0.1 that fails on purpose: each request takes the next behaviour from a list."""
+"""Where the tests' data are: real copies where they are at hand, no network, or a server that fails on purpose."""
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 
 class FaultyServer:
-    """Serves `body` at every path. `plan` holds one behaviour per request, "good" once it is used up.
+    """Serves `body` at every path of 127.0.0.1. `plan` holds one behaviour per request, "good" once it is used up.
 
     good: the whole body · cut: half of it under the full length · wrong: one other byte · html: a page ·
     hang: headers, then nothing · 503 and other numbers: that status.
@@ -66,3 +68,24 @@ def server() -> Iterator[FaultyServer]:
     one = FaultyServer(b"MAGIC" + bytes(range(256)) * 1000)
     yield one
     one.close()
+
+
+@pytest.fixture
+def mirror() -> Callable[..., Path]:
+    """``mirror("ptb")``: this folder or file of RELEARN_MIRROR; without it the test is skipped."""
+
+    def found(*names: str) -> Path:
+        path = Path(os.environ.get("RELEARN_MIRROR") or "none", *names)
+        if not path.exists():
+            pytest.skip(f"RELEARN_MIRROR has no {'/'.join(names)}")
+        return path
+
+    return found
+
+
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nothing can be fetched; the empty folder in which downloads would lie."""
+    monkeypatch.setenv("RELEARN_OFFLINE", "1")
+    monkeypatch.setenv("RELEARN_CACHE", str(tmp_path))
+    return tmp_path

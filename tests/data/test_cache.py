@@ -1,4 +1,7 @@
-"""Where downloads lie, and what serves where that cannot be written."""
+"""Where downloads lie, and what serves where that cannot be written.
+
+RELEARN_MIRROR names a folder with one folder per data set.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from relearn.data import cache
+from relearn.data.mirror import mirror_of
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +51,17 @@ def test_a_link_in_the_place_of_the_private_folder_is_refused(tmp_path: Path) ->
     cache.private_folder().symlink_to(tmp_path / "lure")
     with pytest.raises(OSError, match="not a private folder of this user"):
         cache.writable_folder(tmp_path / "file" / "cache")
+
+
+def test_a_mirror_must_be_a_folder_and_may_lack_a_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELEARN_MIRROR", str(tmp_path / "none"))
+    with pytest.raises(ValueError, match=r"RELEARN_MIRROR: .*none is not a folder"):
+        mirror_of("cifar10")
+    monkeypatch.setenv("RELEARN_MIRROR", str(tmp_path))
+    assert mirror_of("cifar10") is None
+    (tmp_path / "cifar10").mkdir()
+    assert mirror_of("cifar10") == tmp_path / "cifar10"
+    monkeypatch.setenv("RELEARN_MIRROR", "")
+    assert mirror_of("cifar10") is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from itertools import pairwise, permutations
 from pathlib import Path
 
@@ -202,18 +202,11 @@ def test_faults() -> None:
         CharacterBatches(Ragged.of([[4]]), batch_size=0)
 
 
-MIRROR = Path(os.environ.get("RELEARN_MIRROR", ""), "ptb")
-
-
-@pytest.mark.skipif(
-    "RELEARN_MIRROR" not in os.environ or not MIRROR.is_dir(),
-    reason="RELEARN_MIRROR names no folder with the real Penn Treebank",
-)
-def test_padding_of_the_real_treebank() -> None:
+def test_padding_of_the_real_treebank(mirror: Callable[..., Path]) -> None:
     from relearn.data.characters import prepare
     from relearn.data.text_lines import load_text
 
-    prepared = prepare(load_text("ptb", folder=MIRROR), name="ptb", max_length=288)[0]
+    prepared = prepare(load_text("ptb", folder=mirror("ptb")), name="ptb", max_length=288)[0]
     batches = CharacterBatches(prepared.part("train"), batch_size=64)
     assert batches.batches_per_epoch == 653 and batches.padding < 0.002
     *_, (rows, (inputs, _)) = batches.in_order()

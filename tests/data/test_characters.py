@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -171,15 +172,8 @@ def test_faults(tmp_path: Path) -> None:
         load_characters(path)
 
 
-MIRROR = Path(os.environ.get("RELEARN_MIRROR", ""), "ptb")
-
-
-@pytest.mark.skipif(
-    "RELEARN_MIRROR" not in os.environ or not MIRROR.is_dir(),
-    reason="RELEARN_MIRROR names no folder with the real Penn Treebank",
-)
-def test_the_real_treebank() -> None:
-    raw = load_text("ptb", folder=MIRROR)
+def test_the_real_treebank(mirror: Callable[..., Path]) -> None:
+    raw = load_text("ptb", folder=mirror("ptb"))
     got, metrics = prepare(raw, name="ptb", max_length=288)
     wanted = {"train": (41740, 4868454, 328), "valid": (3356, 385082, 14), "test": (3735, 430371, 26)}
     for part, counts in wanted.items():

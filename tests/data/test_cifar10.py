@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -162,14 +162,10 @@ def test_a_folder_must_hold_one_of_the_two_forms(tmp_path: Path, contents: dict[
         data.load("cifar10", folder=tmp_path)
 
 
-def test_without_a_folder_offline_says_where_the_archive_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RELEARN_OFFLINE", "1")
-    monkeypatch.setenv("RELEARN_CACHE", str(tmp_path))
+def test_without_a_folder_offline_says_where_the_archive_goes(offline: Path) -> None:
     with pytest.raises(OSError, match=r"https://www\.cs\.toronto\.edu.*cifar-10-binary\.tar\.gz") as caught:
         data.load("cifar10")
-    assert str(tmp_path / "cifar-10-binary.tar.gz") in str(caught.value)
+    assert str(offline / "cifar-10-binary.tar.gz") in str(caught.value)
 
 
 def test_digests_do_not_depend_on_the_memory_layout() -> None:
@@ -179,15 +175,8 @@ def test_digests_do_not_depend_on_the_memory_layout() -> None:
     assert len(batch_digests(first, labels, 7)) == 3
 
 
-MIRROR = os.environ.get("RELEARN_MIRROR", "")
-
-
-@pytest.mark.skipif(
-    not (Path(MIRROR) / "cifar10" / "train_images.npy").is_file() or not MIRROR,
-    reason="RELEARN_MIRROR names no folder with real CIFAR-10 arrays",
-)
-def test_the_real_images() -> None:
-    got = data.load("cifar10", folder=Path(MIRROR) / "cifar10")
+def test_the_real_images(mirror: Callable[..., Path]) -> None:
+    got = data.load("cifar10", folder=mirror("cifar10", "train_images.npy").parent)
     assert got.test_images is not None and got.test_labels is not None
     assert np.bincount(got.train_labels).tolist() == [5000] * 10
     assert np.bincount(got.test_labels).tolist() == [1000] * 10

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,8 +10,6 @@ from PIL import Image
 
 from relearn.data.imagenet_classes import file_of_timm, identifiers, label_by_class
 from relearn.data.imagenet_folder import listing
-
-MIRROR = Path(os.environ.get("RELEARN_MIRROR", ""), "imagenet_sample_derived")
 
 
 def folder(path: Path, names: list[str], each: int = 1) -> Path:
@@ -77,11 +75,10 @@ def test_files_of_timm_are_found_without_its_import() -> None:
     assert not file_of_timm("no such file").exists()
 
 
-@pytest.mark.skipif(not MIRROR.is_dir(), reason="RELEARN_MIRROR names no folder with images of ImageNet")
-def test_real_folders(tmp_path: Path) -> None:
-    every = listing(MIRROR)
-    found = label_by_class(MIRROR, classes=1000)
+def test_real_folders(mirror: Callable[..., Path], tmp_path: Path) -> None:
+    every = listing(mirror("imagenet_sample_derived"))
+    found = label_by_class(mirror("imagenet_sample_derived"), classes=1000)
     assert found.labels.tolist() == every.labels.tolist() and found.classes == every.classes == identifiers()
     for name in ("n01484850", "n15075141"):
-        (tmp_path / name).symlink_to(MIRROR / name)
+        (tmp_path / name).symlink_to(mirror("imagenet_sample_derived") / name)
     assert labels(label_by_class(tmp_path, classes=1000)) == {"n01484850": {2}, "n15075141": {999}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -267,15 +268,8 @@ def test_grey_and_transparent_images_become_rgb(tmp_path: Path) -> None:
         assert decode_rgb(path).mode == "RGB" and decode_rgb(path).size == (5, 4)
 
 
-MIRROR = Path(os.environ.get("RELEARN_MIRROR", ""), "imagenet_sample_derived")
-
-
-@pytest.mark.skipif(
-    "RELEARN_MIRROR" not in os.environ or not MIRROR.is_dir(),
-    reason="RELEARN_MIRROR names no folder with images of ImageNet",
-)
-def test_real_images() -> None:
-    images = listing(MIRROR)
+def test_real_images(mirror: Callable[..., Path]) -> None:
+    images = listing(mirror("imagenet_sample_derived"))
     assert (
         len(images.classes) == 1000 and images.classes[0] == "n01440764" and images.classes[-1] == "n15075141"
     )

@@ -82,9 +82,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         load(tmp_path, count=4)
 
 
-def test_offline_the_archive_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELEARN_OFFLINE", "1")
-    monkeypatch.setenv("RELEARN_CACHE", str(tmp_path))
+def test_offline_the_archive_is_named(offline: Path) -> None:
     with pytest.raises(OSError, match=r"aclImdb_v1.tar.gz.*ai.stanford.edu") as fault:
         load()
     assert imdb.ARCHIVE.md5 in str(fault.value)

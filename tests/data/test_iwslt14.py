@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 import io
-import os
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -135,15 +135,8 @@ def test_what_is_missing_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyP
         load(folder(tmp_path / "a", content))
 
 
-MIRROR = Path(os.environ.get("RELEARN_MIRROR", ""), "iwslt14")
-
-
-@pytest.mark.skipif(
-    "RELEARN_MIRROR" not in os.environ or not (MIRROR / "valid_test.de-en.tsv").exists(),
-    reason="RELEARN_MIRROR names no folder with valid and test of IWSLT'14",
-)
-def test_the_partial_copy_cannot_train() -> None:
+def test_the_partial_copy_cannot_train(mirror: Callable[..., Path]) -> None:
     with pytest.raises(
         ValueError, match=r"lacks train.tags.de-en.de.*valid_test.de-en.tsv has valid and test only"
     ):
-        load(MIRROR)
+        load(mirror("iwslt14", "valid_test.de-en.tsv").parent)

@@ -1,4 +1,7 @@
-"""Done, to do or stale, and why: one small study of two jobs in a folder of the test's own."""
+"""Done, to do or stale, and why: one small study of two jobs in a folder of the test's own.
+
+Remembered code versions equal fresh ones, and are forgotten when a file of the package changes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from typing import Any
 
 import pytest
 
+from relearn.forecast import known_versions
+from relearn.forecast.known_versions import KnownVersions
 from relearn.forecast.state import DONE, STALE, TO_DO, records_of, run_of, states
+from relearn.runs.code_version import code_version
 from relearn.studies.work import Job
 
 FOLDERS = ("results/mini/runs/s/make/seed0", "results/mini/runs/s/use/seed0")
@@ -97,3 +103,24 @@ def test_an_input_of_other_bytes_or_newer_makes_a_job_stale(jobs: list[Job]) -> 
     write(jobs[0])
     os.utime(Path(FOLDERS[0], "record.json"), (2000.0, 2000.0))
     assert told(jobs) == [(DONE, ""), (STALE, "an input is newer")]
+
+
+MODULES = ("relearn.maths.simplex",)
+
+
+def test_versions_are_remembered_until_a_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, cached = tmp_path / "package", tmp_path / "cache" / "code.json"
+    package.mkdir()
+    (package / "a.py").write_text("x = 1\n")
+    first = KnownVersions(package, cached)
+    assert first(*MODULES) == code_version(*MODULES)
+    first.keep()
+    monkeypatch.setattr(known_versions, "code_version", lambda *modules: "computed anew")
+    assert KnownVersions(package, cached)(*MODULES) == code_version(*MODULES)
+    (package / "a.py").write_text("x = 2\n")
+    os.utime(package / "a.py", (5.0, 5.0))
+    assert KnownVersions(package, cached)(*MODULES) == "computed anew"
+    cached.write_text("[")
+    assert KnownVersions(package, cached)(*MODULES) == "computed anew"

@@ -23,7 +23,9 @@ def timm():
 
     torchvision_schema.declare()
     timm_names.register()
-    return pytest.importorskip("timm")
+    import timm
+
+    return timm
 
 
 def awake(net):
@@ -266,8 +268,9 @@ def test_a_network_without_branches_is_refused():
 
 
 def test_a_convolutional_network_has_no_branches() -> None:
+    import timm
+
     from relearn.measures.branch_ratio import has_branches
 
-    timm = pytest.importorskip("timm")
     assert not has_branches(timm.create_model("resnet18", num_classes=2))
     assert has_branches(timm.create_model("swin_tiny_patch4_window7_224", embed_dim=12, depths=(1, 1, 1, 1)))

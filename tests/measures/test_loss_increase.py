@@ -129,7 +129,6 @@ class Texts:
 
 @pytest.fixture(scope="module")
 def texts() -> Texts:
-    pytest.importorskip("transformers", reason="an optional extra")
     return Texts(transformer())
 
 

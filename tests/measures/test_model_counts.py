@@ -47,7 +47,7 @@ def built():
     from relearn import torchvision_schema
 
     torchvision_schema.declare()
-    timm = pytest.importorskip("timm")
+    import timm
 
     @cache
     def build(name: str) -> nn.Module:

@@ -31,7 +31,7 @@ def build():
     from relearn import torchvision_schema
 
     torchvision_schema.declare()
-    timm = pytest.importorskip("timm")
+    import timm
 
     @cache
     def create(name: str, **given) -> nn.Module:

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, mse_loss
 
-from relearn import torchvision_schema
-
-torchvision_schema.declare()
-pytest.importorskip("transformers", reason="an optional extra")
-
-from relearn.models.sentence_encoder import SentenceClassifier, classifier, configuration  # noqa: E402
+from relearn.models.sentence_encoder import SentenceClassifier, classifier, configuration
 
 LOSSES = {"classification": cross_entropy, "ranking": cross_entropy, "regression": mse_loss}
 SIZES: dict[str, Any] = dict(layers=2, dim=16, heads=2, ffn=24, embedding_dim=8, max_length=12, vocabulary=40)

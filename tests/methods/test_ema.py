@@ -13,7 +13,8 @@ from relearn.methods.augmentation import crop_and_flip
 from relearn.methods.ema import EMA
 from relearn.methods.fit import fit, plain_gradient
 from relearn.methods.mixing import mixup_or_cutmix
-from relearn.runs.checkpoint import Checkpoint
+
+from .test_fit_resume import Stop
 
 STEPS = 13  # three epochs of five batches, the last one cut
 
@@ -162,22 +163,6 @@ def test_after_an_error_in_the_evaluation_the_weights_are_the_trained_ones():
     with pytest.raises(ZeroDivisionError):
         train(nets[1], epochs=1, evaluate_average=lambda model: {"x": 1 / 0})
     assert same(nets[0].state_dict(), nets[1].state_dict())
-
-
-class Stop:
-    """A checkpoint on the disk that ends the run after so many saves, as a kill would."""
-
-    def __init__(self, folder, after: int | None = None) -> None:
-        self.inner, self.after, self.saves = Checkpoint(folder), after, 0
-
-    def load(self):
-        return self.inner.load()
-
-    def save(self, state) -> None:
-        self.inner.save(state)
-        self.saves += 1
-        if self.saves == self.after:
-            raise KeyboardInterrupt
 
 
 def measured(model):

@@ -46,7 +46,7 @@ class Ahead:
 class Stop:
     """A checkpoint on the disk that ends the run after so many saves, as a kill would."""
 
-    def __init__(self, folder, after: int | None) -> None:
+    def __init__(self, folder, after: int | None = None) -> None:
         self.inner, self.after, self.saves = Checkpoint(folder), after, 0
 
     def load(self):

@@ -16,6 +16,7 @@ from relearn.methods.perturbation import norms
 from relearn.runs.checkpoint import Checkpoint
 
 from .sentences import encoder, sentences
+from .test_fit_resume import Stop
 
 
 class Batches:
@@ -65,22 +66,6 @@ def test_against_a_slow_loop():
             optimizer.step()
     for one, other in zip(ours.parameters(), model.parameters()):
         assert torch.allclose(one, other, rtol=1e-7, atol=1e-10)
-
-
-class Stop:
-    """Ends the run after so many saves, as a kill would."""
-
-    def __init__(self, folder, after):
-        self.inner, self.after, self.saves = Checkpoint(folder), after, 0
-
-    def load(self):
-        return self.inner.load()
-
-    def save(self, state):
-        self.inner.save(state)
-        self.saves += 1
-        if self.saves == self.after:
-            raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("after", [1, 2, 5, 9, 11])

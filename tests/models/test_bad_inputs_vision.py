@@ -131,7 +131,7 @@ def test_images_of_another_size_or_channels_are_one_line(name):
 
 
 def test_a_grid_that_is_no_multiple_of_the_window_is_filled_up():
-    """Windows of 3 on a grid of 8 and one of 4: the filling is seen by nobody (tests/models/test_shifted_windows.py)."""
+    """Windows of 3 on a grid of 8 and one of 4: the filling is seen by nobody (tests/models/test_windows.py)."""
     for name, window in (
         ("lipsformer_swin", dict(window=3)),
         ("lipsformer_cswin", dict(window=(3, 3))),

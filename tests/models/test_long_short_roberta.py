@@ -12,14 +12,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from relearn import torchvision_schema
 from relearn.layers.long_short_attention import LongShortAttention
 from relearn.models import long_short_roberta_files as files
 from relearn.models.long_short_roberta import build, classifier, closest, convert, load, transformers
 from relearn.models.roberta_calls import Classes, Guesses
-
-torchvision_schema.declare()
-pytest.importorskip("transformers", reason="an optional extra")
 
 HEADS = ("RobertaModel", "RobertaForMaskedLM", "RobertaForSequenceClassification")
 N = 24  # positions of the small checkpoint

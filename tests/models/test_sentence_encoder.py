@@ -12,12 +12,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from relearn import torchvision_schema
 from relearn.models import sentence_encoder as encoders
 from relearn.models.sentence_encoder import FAMILIES, SentenceClassifier, classifier, configuration
-
-torchvision_schema.declare()
-pytest.importorskip("transformers", reason="an optional extra")
 
 SPECIAL = {"bos": 0, "pad": 1, "eos": 2}
 SIZES: dict[str, Any] = {

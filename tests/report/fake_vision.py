@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
+from ..studies import fake_run
 
-from relearn.runs import provenance
-from relearn.runs.record import Run
-
-from ..studies.gradinit.fake_records import text_of
-
-PAPERS = {"lipsformer": "qi2023", "layer_scale": "touvron2021"}
 CHANCE = 0.1
 EPOCHS = 12
 STAGES = 4
@@ -35,43 +27,7 @@ PAIRS = {"Swin-T": 0.60, "Swin-S": 0.62, "LipsFormer-Swin-T": 0.66, "LipsFormer-
 PAIRS |= {"LipsFormer-Swin-B": 0.70, "CSwin-T": 0.64, "LipsFormer-CSwin-T": 0.69}
 
 
-code, packages = functools.cache(provenance.code), functools.cache(provenance.packages)
-
-
-def quicken(patched: pytest.MonkeyPatch) -> None:
-    """Hundreds of records: none has to survive a power cut, and all are of one version."""
-    patched.setattr(os, "fsync", lambda _: None)
-    patched.setattr(provenance, "code", code)
-    patched.setattr(provenance, "packages", packages)
-
-
-def write_run(
-    root: Path,
-    study: str,
-    step: str,
-    labels: Mapping[str, str],
-    place: str,
-    metrics: Mapping[str, float | None],
-    files: Mapping[str, Sequence[Mapping[str, Any]]],
-    *,
-    seed: int = 0,
-    outcome: str = "ok",
-    settings: Mapping[str, Any] | None = None,
-) -> Path:
-    """One record below ``root/runs/<study>/<step>/<place>/seed<seed>``."""
-    out = root / "runs" / study / step / place / f"seed{seed}"
-    named = {"study": study, "paper": PAPERS[study], "step": step, "labels": labels, "scale": "mini"}
-    with Run(out, **named, seed=seed, settings=settings or {}) as run:
-        for name, rows in files.items():
-            run.output(name).write_bytes(text_of(rows) if rows else b"epoch,stage,alpha_mean,alpha_std\n")
-        failed = outcome != "ok"
-        run.finish(
-            {name: math.nan if value is None else value for name, value in metrics.items()},
-            outcome=outcome,
-            outcome_step=3 if failed else None,
-            outcome_reason="not ok" if failed else None,
-        )
-    return out
+write_run = fake_run.write_run
 
 
 def history(accuracy: float, outcome: str, epochs: int = EPOCHS) -> list[dict[str, Any]]:
@@ -143,7 +99,9 @@ def classify(root: Path, study: str, labels: Mapping[str, str], accuracy: float 
     rows = more.pop("rows", None)
     files = {"history.csv": history(shown, outcome) if rows is None else rows, **more.pop("files", {})}
     place = "/".join(f"depth{value}" if key == "depth" else value for key, value in labels.items())
-    return write_run(root, study, "train_vision", labels, place, metrics, files, outcome=outcome, **more)
+    return write_run(
+        root, "train_vision", labels, metrics, files, study=study, place=place, outcome=outcome, **more
+    )
 
 
 def ablation(root: Path, variant: str, accuracy: float | None, **more: Any) -> Path:
@@ -175,7 +133,7 @@ def throughput(root: Path, network: str, images: float, memory: float) -> Path:
     metrics |= {"peak_memory_mb_ratio": 1.1, "train_peak_memory_mb_ratio": 1.2}
     rows = [{"network": network, "phase": "inference", "pair": 0, "images_per_s": images}]
     files = {"throughput.csv": rows}
-    return write_run(root, "lipsformer", "throughput", {"network": network}, network, metrics, files)
+    return write_run(root, "throughput", {"network": network}, metrics, files, study="lipsformer")
 
 
 class Study:

@@ -14,11 +14,6 @@ from .conftest import chapter, evidence_of
 TABLES = chapter("freelb")
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    pretend.quicken(monkeypatch)
-
-
 @pytest.fixture
 def evidence(tmp_path):
     pretend.finetune(tmp_path, "imdb", "vanilla", 0.8, majority=0.5)

@@ -15,11 +15,6 @@ from ..studies.long_short import fake_records as pretend
 from .conftest import evidence_of
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    pretend.quicken(monkeypatch)
-
-
 def number(root, name):
     (run,) = evidence_of(root).runs
     return derived(name)(run)
@@ -62,9 +57,7 @@ def test_a_length_without_a_number_does_not_count(tmp_path):
         }
         for length, step in ((256, 0.1), (512, None))
     ]
-    pretend.write_run(
-        tmp_path, "long_short", "benchmark_attention", {"protocol": "curve"}, {}, {"cost.csv": rows}
-    )
+    pretend.write_run(tmp_path, "benchmark_attention", {"protocol": "curve"}, {}, {"cost.csv": rows})
     assert number(tmp_path, "longest@step_s@full@1") == 256.0
     assert number(tmp_path, "longest@peak_memory_mb@full@1") == 512.0
 

@@ -166,20 +166,15 @@ def test_a_panel_without_runs_keeps_the_ticks_that_others_share() -> None:
     assert [text.get_text() for text in second.texts] == ["not run"]
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend.quicken(monkeypatch)
-
-
 def made(root: Path, network: str, **settings: float) -> None:
     own = {"network": {"name": network, **settings}}
-    pretend.write_run(root, "lipsformer", "initialise", {"network": network}, network, {}, {}, settings=own)
-    pretend.write_run(root, "lipsformer", "train_vision", {"network": network}, network, {}, {})
+    pretend.write_run(root, "initialise", {"network": network}, {}, study="lipsformer", settings=own)
+    pretend.write_run(root, "train_vision", {"network": network}, {}, study="lipsformer")
 
 
 def images(root: Path, dataset: str, classes: int) -> None:
     labels = {"dataset": dataset}
-    pretend.write_run(root, "lipsformer", "prepare_images", labels, dataset, {"classes_count": classes}, {})
+    pretend.write_run(root, "prepare_images", labels, {"classes_count": classes}, study="lipsformer")
 
 
 def behind(evidence: Evidence, *named: str) -> list[dict[str, str]]:
@@ -187,7 +182,7 @@ def behind(evidence: Evidence, *named: str) -> list[dict[str, str]]:
     return [{"runs": " ".join(run.folder for run in runs)}]
 
 
-def test_networks_that_are_smaller_than_their_names_say_so(tmp_path: Path, quick: None) -> None:
+def test_networks_that_are_smaller_than_their_names_say_so(tmp_path: Path) -> None:
     made(tmp_path, "VGG-19", width=0.25, depth=0.1)
     made(tmp_path, "ResNet-110", width=0.25, depth=0.2)
     made(tmp_path, "Whole", width=1.0, depth=1.0)
@@ -198,14 +193,14 @@ def test_networks_that_are_smaller_than_their_names_say_so(tmp_path: Path, quick
     assert foot.sizes(behind(known, "Whole"), known) == foot.sizes([], known) == ""
 
 
-def test_vision_transformers_tell_their_channels(tmp_path: Path, quick: None) -> None:
+def test_vision_transformers_tell_their_channels(tmp_path: Path) -> None:
     made(tmp_path, "Swin-T", embed_dim=8, depth=24)
     known = evidence_of(tmp_path)
     told = "networks of the named kinds, with 8 channels in their first stage"
     assert foot.sizes(behind(known, "Swin-T"), known) == told
 
 
-def test_a_guess_is_right_once_in_as_many_as_there_are_classes(tmp_path: Path, quick: None) -> None:
+def test_a_guess_is_right_once_in_as_many_as_there_are_classes(tmp_path: Path) -> None:
     images(tmp_path, "digits", 10)
     assert classified.guess(evidence_of(tmp_path)) == pytest.approx(0.1)
     images(tmp_path, "cifar100", 100)

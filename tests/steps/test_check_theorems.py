@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,15 @@ from relearn.measures.attention_cases import (
 )
 from relearn.models import character_lm
 from relearn.models.character_lm import create
-from relearn.runs import record
 from relearn.steps import bound_shares
 from relearn.studies.l2_attention.steps import attention_outputs
 from relearn.studies.l2_attention.steps import check_theorems as l2_attention
 from relearn.studies.l2_attention.steps import layer_under_test as attention_under_test
 from relearn.studies.lipsformer.steps import check_theorems as lipsformer
 from relearn.studies.lrformer.steps import check_theorems as lrformer
+
+from . import recorded
+from .recorded import rows_of
 
 SPREADS = [1.0, 100.0]
 SIZES = {"lengths": [2, 4], "dims": [2]}
@@ -82,17 +83,7 @@ def outputs_of(out: Path, files: tuple[Path, ...] = (), **changed: Any) -> dict:
 
 def made_by(module: Any, name: str, out: Path, settings: dict, seed: int, inputs: dict | None = None) -> dict:
     labels = {name: settings[name] for name in ("protocol", "attention", "weights") if name in settings}
-    what: dict[str, Any] = {"study": "l2_attention", "paper": "kim2020", "step": name, "scale": "mini"}
-    with record.Run(out, **what, labels=labels, seed=seed, settings=settings, inputs=inputs or {}) as one:
-        module.run(one, settings, inputs or {}, "cpu", "fp32")
-    done = record.read(out)
-    assert record.verify_outputs(done) == []
-    return done
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    return recorded.made_by(module, out, settings, labels, inputs, study="l2_attention", step=name, seed=seed)
 
 
 MODULES = {

@@ -16,23 +16,14 @@ from relearn.data.arrays import load_prepared
 from relearn.runs import record
 from relearn.steps import prepare_images as prepare
 
+from .recorded import made_by
+
 SETTINGS = {"dataset": "digits", "pretrain_per_class": 70, "fine_tune_per_class": 50, "pool_per_class": 70}
 
 
 def run(out: Path, **changes: object) -> dict:
     settings = SETTINGS | changes
-    with record.Run(
-        out,
-        study="poisoning",
-        paper="zhu2022",
-        step="prepare_images",
-        labels={"dataset": str(settings["dataset"])},
-        scale="mini",
-        seed=0,
-        settings=settings,
-    ) as one:
-        prepare.run(one, settings, {}, "cpu", "fp32")
-    return record.read(out)
+    return made_by(prepare, out, settings, {"dataset": str(settings["dataset"])}, study="poisoning")
 
 
 def test_digits_from_settings_to_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from relearn.studies.study import load as load_study
 from relearn.studies.vision import listing_path
 
 from ..studies.gradinit.runs import Runs, planned, settings
+from .recorded import killed
 
 SIDE, CLASSES, EACH = 32, 3, 4
 NET = {"name": "timm-ResNet-50-BN", "width": 0.0625, "depth": 0.01}
@@ -253,22 +254,11 @@ def test_the_network_without_normalisation_is_trained_with_mixup(house, monkeypa
     assert any((each.max(1).values < 1).any() for each in labels)
 
 
-def test_a_killed_training_ends_with_the_same_bits(house, monkeypatch):
-    from relearn.runs import checkpoint as checkpoints
-
+def test_a_killed_training_ends_with_the_same_bits(house):
     house.start()
     whole = house.train("whole")["metrics"]
-    save = checkpoints.Checkpoint.save
-
-    def dying(self: Any, state: Any) -> None:
-        save(self, state)
-        if state["epoch"] == 2:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoints.Checkpoint, "save", dying)
-        with pytest.raises(KeyboardInterrupt):
-            house.train("killed")
+    with killed(lambda _, state: state["epoch"] == 2), pytest.raises(KeyboardInterrupt):
+        house.train("killed")
     again = house.train("killed")["metrics"]
     assert whole.pop("epoch_s") > 0 < again.pop("epoch_s")
     assert again == whole and house.rows("killed") == house.rows("whole")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ import torch
 from relearn import cli
 from relearn.runs import record
 from relearn.steps import throughput
+
+from .recorded import rows_of
 
 SETTINGS: dict[str, Any] = {"network": "LipsFormer-Swin-T", "batch_size": 2, "size": 32, "pairs": 3}
 SIDE: dict[str, Any] = dict(batch_size=1, size=32, classes=5, device="cpu", precision="fp32", arguments={})
@@ -51,8 +52,7 @@ def test_the_record_says_what_the_times_hold(tmp_path: Path, ticking: list[tuple
     assert step(tmp_path / "a") == 0
     done = record.read(tmp_path / "a")
     assert record.verify_outputs(done) == [] and done["outcome"] == "ok"
-    with (tmp_path / "a/throughput.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(tmp_path / "a/throughput.csv")
     assert tuple(rows[0]) == throughput.COLUMNS
     assert [(row["mode"], row["pair"]) for row in rows] == [
         (m, str(p)) for m in throughput.MODES for p in range(3)
@@ -94,8 +94,7 @@ def test_any_two_timm_networks_are_compared_in_inference_only(tmp_path: Path) ->
     assert set(done["metrics"]) == {"images_per_s", "images_per_s_ratio"}
     assert done["metrics"]["images_per_s"] > 0
     assert any("beside cvt_13, batches of 2" in note for note in done["notes"])
-    with (tmp_path / "a/throughput.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(tmp_path / "a/throughput.csv")
     assert [row["mode"] for row in rows] == ["inference"] * 3
     speeds = sorted(2 / float(row["own_s"]) for row in rows)
     assert done["metrics"]["images_per_s"] == pytest.approx(speeds[1])

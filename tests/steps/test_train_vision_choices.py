@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 
 from relearn.data.evenly_spaced import evenly_spaced
 from relearn.models import vision
-from relearn.runs import record
 from relearn.steps import train_vision
 
+from .recorded import made_by
 from .vision_runs import NETWORKS, Runs
 
 SHORT = {"epochs": 1, "batch_size": 50}
@@ -58,13 +58,8 @@ def test_a_chosen_rate_is_what_the_training_uses(runs: Runs) -> None:
     best = max(tried, key=lambda path: json.loads(path.read_text())["metrics"]["acc_frac"])
     settings = {"network": NETWORKS["vit"], **train_settings(), "lr": 0.123}
     given = {"data": [runs.data], "rates": tried}
-    what = {"study": "layer_scale", "paper": "touvron2021", "step": "train_vision", "scale": "mini"}
     labels = {"suite": "test", "variant": "chosen"}
-    with record.Run(
-        runs.root / "chosen", **what, labels=labels, seed=0, settings=settings, inputs=given
-    ) as one:
-        train_vision.run(one, settings, given, "cpu", "fp32")
-    done = record.read(runs.root / "chosen")
+    done = made_by(train_vision, runs.root / "chosen", settings, labels, given, study="layer_scale")
     assert done["metrics"]["lr"] == json.loads(best.read_text())["metrics"]["lr"]
     assert done["metrics"]["rates_count"] == 2
     assert any("the best of 2 on held-out training images" in note for note in done["notes"])

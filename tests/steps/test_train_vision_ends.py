@@ -10,9 +10,9 @@ from safetensors.torch import load_file
 
 from relearn.data.evenly_spaced import evenly_spaced
 from relearn.models import vision
-from relearn.runs import checkpoint as checkpoints
 from relearn.steps.tasks import vision_recipe
 
+from .recorded import killed
 from .test_task_folder import CLASSES, EACH, House, fill
 from .vision_runs import COUNT, RECIPE, VIT, Runs, Spy
 
@@ -75,17 +75,8 @@ EVERYTHING = {
 def test_a_killed_run_ends_with_the_same_bits(runs, monkeypatch, network, changes):
     whole = Spy(monkeypatch)
     metrics = runs.classify("whole", network, **changes)["metrics"]
-    save = checkpoints.Checkpoint.save
-
-    def dying(self, state):
-        save(self, state)
-        if state["epoch"] == 2:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoints.Checkpoint, "save", dying)
-        with pytest.raises(KeyboardInterrupt):
-            runs.classify("killed", network, **changes)
+    with killed(lambda _, state: state["epoch"] == 2), pytest.raises(KeyboardInterrupt):
+        runs.classify("killed", network, **changes)
     assert not (runs.root / "killed/record.json").exists()
     torch.manual_seed(123)  # another process has drawn something else
     again = Spy(monkeypatch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -15,9 +14,10 @@ from torch import Tensor, nn
 import relearn.methods.fit as fitting
 from relearn.models import vision
 from relearn.models.vision_classifier import VisionClassifier
-from relearn.runs import record
 from relearn.steps.tasks import vision_recipe
 from relearn.studies.study import load
+
+from .recorded import made_by, rows_of
 
 STEPS = {**load("lipsformer").steps, **load("robustness").steps}
 SPLIT = {"dataset": "digits", "pretrain_per_class": 19, "fine_tune_per_class": 1, "pool_per_class": 1}
@@ -72,14 +72,10 @@ class Runs:
         **inputs: Path,
     ) -> dict:
         given = {key: [path] for key, path in inputs.items()}
-        what: dict[str, Any] = {"study": "lipsformer", "paper": "qi2023", "step": step, "scale": "mini"}
-        with record.Run(
-            self.root / name, **what, labels=labels, seed=seed, settings=settings, inputs=given
-        ) as one:
-            import_module(STEPS[step]).run(one, dict(settings), given, "cpu", "fp32")
-        done = record.read(self.root / name)
-        assert record.verify_outputs(done) == []
-        return done
+        module = import_module(STEPS[step])
+        return made_by(
+            module, self.root / name, settings, labels, given, study="lipsformer", step=step, seed=seed
+        )
 
     def classify(self, name: str, network: str = "lipsformer", *, seed: int = 0, **changes: Any) -> dict:
         settings = {"network": NETWORKS[network], **RECIPE, **changes}
@@ -87,8 +83,7 @@ class Runs:
         return self.step("train_vision", name, settings, labels, seed, data=self.data)
 
     def rows(self, name: str, file: str = "history.csv") -> list[dict[str, str]]:
-        with (self.root / name / file).open(newline="", encoding="utf-8") as table:
-            return list(csv.DictReader(table))
+        return rows_of(self.root / name / file)
 
     def net(self, name: str) -> VisionClassifier:
         return vision.FILE.load(self.root / name / "model.safetensors")

@@ -30,7 +30,7 @@ from ..data.lra.test_readers import reviews
 from ..data.lra.test_readers import table as aan_table
 from ..data.test_iwslt14 import files as talks
 from ..data.test_iwslt14 import folder as write_files
-from ..data.test_ptb import LINES
+from ..data.test_text_folders import LINES
 
 Maker = Callable[[Path, pytest.MonkeyPatch], None]
 LETTERS = b"abcdefghijklmnopqrstuvwxyz "

@@ -39,7 +39,7 @@ QUICK: dict[str, list[Job]] = {
         *(("prepare_char_stream", {"dataset": name}, PREPARED) for name in ("enwik8", "text8")),
         ("train_vision", {"network": "CvT-LS-13"}, BEGUN),
     ],
-    "robustness": [],  # its one step: robustness/test_paper_sets.py
+    "robustness": [],  # its one step: robustness/test_folder_and_array_sets.py
     "l2_attention": [
         ("prepare_ptb_lines", {}, PREPARED),
         ("tune_char_lm", {"attention": "lstm"}, BEGUN),

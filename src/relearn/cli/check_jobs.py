@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 
 from relearn.cli.jobs import Job
@@ -21,9 +21,7 @@ def seconds_of(job: Job) -> float:
     return expected_seconds(job.study, job.step, job.settings) or 1.0
 
 
-def cheapest(
-    plan: Sequence[Job], seconds: Callable[[Job], float] = seconds_of
-) -> tuple[list[Job], list[Job]]:
+def cheapest(plan: Sequence[Job]) -> tuple[list[Job], list[Job]]:
     """The cheapest job of every step that uses torch, including the cost of its ancestors; and these jobs with their ancestors."""
     makers = {path: job for job in plan for path in job.outputs}
 
@@ -36,7 +34,7 @@ def cheapest(
 
     best: dict[tuple[str, str], tuple[float, Job]] = {}
     for job in filter(needs_torch, plan):
-        cost = sum(map(seconds, with_ancestors(job).values()))
+        cost = sum(map(seconds_of, with_ancestors(job).values()))
         known = best.get((job.study, job.step))
         if known is None or cost < known[0]:
             best[job.study, job.step] = (cost, job)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relearn.studies import STUDIES
@@ -12,15 +12,14 @@ from relearn.studies.study import load
 from relearn.studies.work import Job
 
 
-def jobs_of(params: Mapping[str, Any], studies: Iterable[str] = STUDIES) -> dict[str, Job]:
+def jobs_of(params: Mapping[str, Any]) -> dict[str, Job]:
     """The jobs by folder, in the order of the studies and of their plans.
 
     Args:
         params: all parameters, with their ``scale``.
-        studies: names of studies.
     """
     book: dict[str, Job] = {}
-    for study in studies:
+    for study in STUDIES:
         plan: Mapping[str, Family] = load(study).part("plan").plan(params, params["scale"])
         for family in plan.values():
             module = load(study).steps[family.step]

@@ -14,8 +14,6 @@ from relearn.report.quantities import Evidence, Trial, quantity
 from relearn.report.runs import Run
 from relearn.report.statistics import mean_spread, median_spread, wilson
 
-STATUSES = ("measured", "diverged", "absent", "not_run", "not_applicable", "no_value")
-
 
 @dataclass(frozen=True)
 class Cell:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -203,9 +203,7 @@ def test_the_official_zip(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_offline_the_archive_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str) -> None:
-    monkeypatch.setenv("RELEARN_OFFLINE", "1")
-    monkeypatch.setenv("RELEARN_CACHE", str(tmp_path))
+def test_offline_the_archive_is_named(offline: Path, task: str) -> None:
     remote = TASKS[task].remotes[0]
     with pytest.raises(OSError, match=f"{remote.name}.*dl.fbaipublicfiles.com.*{remote.sha256}"):
         glue.load(task)
@@ -239,14 +237,6 @@ def test_what_is_missing(folder: Path, tmp_path: Path) -> None:
         glue.load("rte", folder, official=False)
 
 
-MIRROR = Path(os.environ.get("RELEARN_MIRROR", ""), "glue")
-REAL = pytest.mark.skipif(
-    "RELEARN_MIRROR" not in os.environ or not MIRROR.is_dir(),
-    reason="RELEARN_MIRROR names no folder with GLUE",
-)
-
-
-@REAL
 @pytest.mark.parametrize(
     ("task", "ones", "first"),
     [
@@ -256,30 +246,28 @@ REAL = pytest.mark.skipif(
         ("wnli", 312, "I stuck a pin through a carrot."),
     ],
 )
-def test_real_tasks(task: str, ones: int, first: str) -> None:
-    found = glue.load(task, MIRROR)
+def test_real_tasks(mirror: Callable[..., Path], task: str, ones: int, first: str) -> None:
+    found = glue.load(task, mirror("glue"))
     assert sum(labels(found.train)) == ones and found.train.rows[0][0][0].startswith(first)
     assert not set(found.source["absent"]) - {"test"}
 
 
-@REAL
-def test_real_similarity_and_paraphrases() -> None:
-    stsb = glue.load("stsb", MIRROR)
+def test_real_similarity_and_paraphrases(mirror: Callable[..., Path]) -> None:
+    stsb = glue.load("stsb", mirror("glue"))
     assert labels(stsb.train)[:3] == pytest.approx([5.0, 3.8, 3.8])
     assert stsb.test.labels is not None and labels(stsb.test)[:3] == pytest.approx([2.5, 3.6, 5.0])
     assert float(stsb.test.labels.min()) == 0 and float(stsb.test.labels.max()) == 5
-    found = glue.load("mrpc", MIRROR)
+    found = glue.load("mrpc", mirror("glue"))
     assert sum(labels(found.train)) + sum(labels(found.dev)) == 2753 and sum(labels(found.test)) == 1147
     assert len(found.dev) == mrpc.DEV and not set(found.dev.ids) & set(found.train.ids)
 
 
-@REAL
-def test_real_sentences_with_their_candidates() -> None:
-    found = glue.load("wnli", MIRROR, form="ranking")
+def test_real_sentences_with_their_candidates(mirror: Callable[..., Path]) -> None:
+    found = glue.load("wnli", mirror("glue"), form="ranking")
     told = found.source["ranking"]
     assert told["train"] == {"samples": 253, "borrowed": 0, "left_out": 114}
     assert told["dev"] == {"samples": 59, "borrowed": 53, "left_out": 6}
-    pairs = glue.load("wnli", MIRROR)
+    pairs = glue.load("wnli", mirror("glue"))
     known = dict(zip(pairs.dev.ids, labels(pairs.dev)))
     for name, label, rows in zip(found.dev.ids, labels(found.dev), found.dev.rows):
         own = [one for one in name.split("+") if ":" not in one]
@@ -287,11 +275,10 @@ def test_real_sentences_with_their_candidates() -> None:
         assert torch.tensor(label) < len(rows) and len({text for text, _ in rows}) == 1
 
 
-@REAL
-def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_runs(mirror: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[3] / "docs" / "glue.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
-    (tmp_path / "glue").symlink_to((MIRROR / "glue").resolve())
+    (tmp_path / "glue").symlink_to((mirror("glue") / "glue").resolve())
     monkeypatch.chdir(tmp_path)
     exec(compile(block, "glue.md", "exec"), {})
     with zipfile.ZipFile(tmp_path / "submission.zip") as archive:

@@ -1,10 +1,19 @@
-"""Adam written out equals torch's; the box; the checkpoint's contents."""
+"""Adam written out equals torch's; the box; the checkpoint's contents.
+
+What is read of the targets: once where it does not change, and the same wherever it is kept.
+
+Networks are lent: whatever crafting switches is put back.
+"""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
+from relearn.methods import convex_polytope, crafting, multi_layer
+from relearn.methods.crafting import dropout_active, frozen, target_side
+from relearn.methods.crafting.networks import seeded
 from relearn.methods.crafting.state import State
 
 
@@ -58,3 +67,111 @@ def test_a_checkpoint_of_something_else_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match="do not belong to these bases and eps"):
             other.restore(saved, iterations=1)
+
+
+SETTINGS = {"eps": 0.1, "lr": 0.04, "iterations": 6, "seed": 0}
+
+
+class Counts(crafting.Objective):
+    """The convex polytope attack, which counts the targets that it reads while crafting."""
+
+    def __init__(self) -> None:
+        self.targets = 0
+
+    def read_target(self, net, targets: Tensor) -> crafting.Reading:
+        self.targets += len(targets)
+        return super().read_target(net, targets)
+
+    def loss(self, poisons, target, last):
+        return convex_polytope.objective(poisons[0], target[0], last)
+
+
+@pytest.mark.parametrize(
+    ("dropout", "target_dropout", "readings"),
+    [(False, "resampled", 1), (True, "resampled", 6), (True, "fixed", 1), (True, "off", 1)],
+)
+@pytest.mark.parametrize("target_batch", [None, 3])
+def test_targets_are_read_once_unless_they_change(
+    problem, dropout: bool, target_dropout: str, readings: int, target_batch: int | None
+) -> None:
+    attack = Counts()
+    options = {"dropout": dropout, "target_dropout": target_dropout, "target_batch": target_batch}
+    found = crafting.craft(attack, *problem, **SETTINGS, **options)
+    assert attack.targets == 2 * 4 * (readings + 1)  # two networks, four targets; one more for the result
+    if target_batch is None:
+        plain = crafting.craft(convex_polytope.objective, *problem, **SETTINGS, **options)
+        assert torch.equal(found.poisons, plain.poisons)  # a function is an objective on pooled features
+
+
+def test_networks_without_dropout_are_not_reloaded(problem, tiny_net) -> None:
+    attack = Counts()
+    nets = [tiny_net(1, dropout=0.0), tiny_net(2)]
+    crafting.craft(attack, nets, *problem[1:], **SETTINGS, dropout=True)
+    assert attack.targets == 4 * (1 + 1) + 4 * (6 + 1)
+
+
+@pytest.mark.parametrize("target_dropout", ["off", "fixed", "resampled"])
+def test_what_is_too_large_to_keep_is_read_again_with_the_same_bits(
+    problem, monkeypatch: pytest.MonkeyPatch, target_dropout: str
+) -> None:
+    options = SETTINGS | {"dropout": True, "target_dropout": target_dropout}
+    kept = crafting.craft(multi_layer.Paper(), *problem, **options)
+    monkeypatch.setattr(target_side, "KEPT_BYTES", 0)
+    again = crafting.craft(multi_layer.Paper(), *problem, **options)
+    assert torch.equal(kept.poisons, again.poisons) and kept.history == again.history
+    attack = Counts()
+    crafting.craft(attack, *problem, **options)
+    readings = {"off": 1 + 6, "fixed": 1, "resampled": 6}[target_dropout]  # one tells the size
+    assert attack.targets == 2 * 4 * (readings + 1)
+
+
+def state_of(net: torch.nn.Module) -> tuple:
+    return (
+        [module.training for module in net.modules()],
+        [parameter.requires_grad for parameter in net.parameters()],
+    )
+
+
+def test_frozen_puts_modes_and_gradient_flags_back_even_after_an_error(tiny_net) -> None:
+    net = tiny_net(0)
+    net.norm.eval()
+    net.conv.weight.requires_grad_(False)
+    before = state_of(net)
+    with frozen([net]):
+        assert state_of(net) == ([False] * 5, [False] * 6)
+    assert state_of(net) == before
+    with pytest.raises(KeyError), frozen([net]):
+        raise KeyError
+    assert state_of(net) == before
+
+
+def test_dropout_is_switched_alone(tiny_net) -> None:
+    net = tiny_net(0).eval()
+    x = torch.rand(2, 2, 5, 5, dtype=torch.float64)
+    still = net.features(x)
+    with dropout_active(net, True):
+        assert net.dropout.training and not net.norm.training and not net.training
+        assert not torch.equal(net.features(x), net.features(x))
+    torch.testing.assert_close(net.features(x), still)
+    net.train()
+    with dropout_active(net, False):
+        assert not net.dropout.training and net.norm.training
+    assert net.dropout.training
+
+
+def test_kept_units_are_scaled_by_one_over_one_minus_p(tiny_net) -> None:
+    """Section 2.2.7: off with probability p, otherwise times 1 / (1 - p); the mean stays."""
+    net = tiny_net(0, dropout=0.2).eval()
+    with dropout_active(net, True), seeded(0, torch.device("cpu")):
+        values = net.dropout(torch.ones(20_000, dtype=torch.float64))
+    assert values.unique().tolist() == [0, 1.25]
+    assert abs(float((values == 0).double().mean()) - 0.2) < 0.015  # five standard deviations
+
+
+def test_seeded_is_reproducible_and_leaves_the_global_state() -> None:
+    before = torch.get_rng_state()
+    with seeded(3, torch.device("cpu")):
+        first = torch.rand(4)
+    with seeded(3, torch.device("cpu")):
+        assert torch.equal(torch.rand(4), first)
+    assert torch.equal(torch.get_rng_state(), before)

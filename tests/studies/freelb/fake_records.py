@@ -7,12 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...report.fake_vision import quicken
-from ..long_short import fake_records as records
+from .. import fake_run
 
-__all__ = ["Chapter", "quicken"]
-
-write_run = partial(records.write_run, study="freelb")
+write_run = partial(fake_run.write_run, study="freelb")
 METHODS = (
     *("vanilla", "pgd", "free_at", "freelb", "freelb_fresh"),
     *("yopo_2", "yopo_3", "yopo_2_whole", "yopo_3_whole"),

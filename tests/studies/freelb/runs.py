@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import csv
 import json
 import random
 from pathlib import Path
@@ -15,6 +14,8 @@ from relearn import cli
 from relearn.data.examples import Examples
 from relearn.data.text_tasks import TextTask
 from relearn.runs import record
+
+from ...steps.recorded import rows_of
 
 RECIPE: dict[str, Any] = {
     "warmup_steps": 3,
@@ -71,8 +72,7 @@ class Bench:
         return record.read(self.runs / name) if code == 0 else {}
 
     def rows(self, name: str, file: str) -> list[dict[str, str]]:
-        with (self.runs / name / file).open(newline="") as table:
-            return list(csv.DictReader(table))
+        return rows_of(self.runs / name / file)
 
 
 FINETUNE: dict[str, Any] = {

@@ -14,7 +14,7 @@ from relearn.report.seeds import Sample
 from relearn.report.verdicts import Above
 from relearn.studies.freelb.claims import PREDICATES, medians
 
-from ...report.conftest import FOLDERS, SECTIONS, evidence_of
+from ...report.conftest import FOLDERS, SECTIONS, evidence_of, part
 from . import fake_records as pretend
 
 OURS = {"freelb": claims.load(FOLDERS)["freelb"]}
@@ -22,19 +22,9 @@ TRAINED = {"freelb_beats_pgd", "mask_reuse", "yopo_not_better", "smallest_max_in
 SEEDS = (0, 1, 2)
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    pretend.quicken(monkeypatch)
-
-
 def judged(root, name=None):
     found = {claim.id: claim for claim in claims.judge_all(OURS, {"freelb": evidence_of(root)}, SECTIONS)}
     return found[name] if name else found
-
-
-def part(claim, begin):
-    (found,) = [one for one in claim.parts if one.name.startswith(begin)]
-    return found
 
 
 def test_every_claim_has_a_predicate():

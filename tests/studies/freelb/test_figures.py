@@ -15,11 +15,6 @@ from . import fake_records as pretend
 FIGURE = chapter("freelb")["addition.freelb_trade"]
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    pretend.quicken(monkeypatch)
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """On CoLA vanilla training learns nothing."""
@@ -29,11 +24,7 @@ def whole(tmp_path_factory):
         return 0.8 + gap, "not_converged" if (task, method) == ("cola", "vanilla") else "ok"
 
     changes = {"score": score, "tasks": ("cola", "imdb"), "methods": pretend.METHODS[:4]}
-    with pytest.MonkeyPatch.context() as patched:
-        pretend.quicken(patched)
-        return evidence_of(
-            type("Own", (pretend.Chapter,), changes)().write(tmp_path_factory.mktemp("freelb"))
-        )
+    return evidence_of(type("Own", (pretend.Chapter,), changes)().write(tmp_path_factory.mktemp("freelb")))
 
 
 def points_of(evidence):

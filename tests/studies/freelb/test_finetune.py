@@ -11,20 +11,16 @@ from typing import Any
 import pytest
 import torch
 
-from relearn import torchvision_schema
 from relearn.data.examples import Examples
 from relearn.data.sentence_batches import SentenceBatches
 from relearn.models import sentence_encoder_files as files
 from relearn.models.sentence_encoder import classifier, guesser
-from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
 from relearn.steps.trained import train as training
 from relearn.studies.freelb.steps import finetune, finetune_start, sentence_files
 
+from ...steps.recorded import killed
 from .runs import ENCODER, FINETUNE, PRETRAIN, Bench, tasks
-
-torchvision_schema.declare()
-pytest.importorskip("transformers", reason="an optional extra")
 
 TASKS = tasks()
 BALL = {"passes": 2, "step_size": 0.2, "eps": 0.4, "start_norm": 0.2, "project": True, "mask": "always"}
@@ -173,19 +169,11 @@ def test_a_ball_of_no_size_is_plain_training(bench: Bench) -> None:
 def test_a_killed_run_goes_on_where_it_was(
     bench: Bench, method: str, accumulate: int, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save = checkpoints.Checkpoint.save
-
-    def dying(self: Any, state: dict[str, Any]) -> None:
-        save(self, state)
-        if state["steps"] == at:
-            raise KeyboardInterrupt
-
     monkeypatch.setattr(training, "FEWEST_STEPS", 5)
     own: dict[str, Any] = {"method": METHODS[method], "accumulate": accumulate, "steps": 20, "evaluations": 2}
     whole = bench.run(f"whole_{method}", **own)
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)
-    bench.run(f"killed_{method}", code=130, **own)
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", save)
+    with killed(lambda _, state: state["steps"] == at):
+        bench.run(f"killed_{method}", code=130, **own)
     resumed = bench.run(f"killed_{method}", **own)
     assert {**resumed["metrics"], "step_s": 0} == {**whole["metrics"], "step_s": 0}
     assert resumed["outputs"] == whole["outputs"]  # bit for bit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import statistics
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from relearn import cli, torchvision_schema
+from relearn import cli
 from relearn.data import text_tasks
 from relearn.data.examples import Examples
 from relearn.data.sentence_batches import SentenceBatches
@@ -23,8 +22,7 @@ from relearn.runs import record
 from relearn.studies.freelb.steps import compared_networks, max_loss_increase
 from relearn.studies.freelb.steps.sentence_files import load
 
-torchvision_schema.declare()
-pytest.importorskip("transformers", reason="an optional extra")
+from ...steps.recorded import rows_of
 
 WORDS = ("sun", "rain", "wind", "snow", "fog", "hail", "dew", "ice")
 SETTINGS: dict[str, Any] = {
@@ -111,8 +109,7 @@ class Bench:
         return found
 
     def rows(self, name: str) -> list[dict[str, str]]:
-        with (self.root / "runs" / name / "increases.csv").open(newline="") as table:
-            return list(csv.DictReader(table))
+        return rows_of(self.root / "runs" / name / "increases.csv")
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, part: Examples) -> None:

@@ -1,11 +1,20 @@
-"""merge_scores: the accuracy over the samples of several tasks is the mean weighted by their sizes."""
+"""merge_scores: the accuracy over the samples of several tasks is the mean weighted by their sizes.
+
+check_gradient: FreeLB's gradient is the virtual batch's in all cases; a wrong weight is seen, wrong masks are refused.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+import torch
 
+from relearn.methods import freelb
+from relearn.methods.dropout_masks import MaskReplay
+from relearn.studies.freelb.steps import check_gradient, gradient_cases
+
+from ...steps.recorded import made_by, rows_of
 from .runs import Bench
 from .test_ensemble import Answer, answers
 
@@ -46,3 +55,39 @@ def test_a_member_without_answers(bench: Bench) -> None:
 def test_one_member_is_nothing_to_merge(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     bench.run("one", code=2, inputs=files(bench, rows("dev", 1, 2)))
     assert "members: 2 with 1 answers.csv (allowed: as many, at least 2)" in capsys.readouterr().err
+
+
+def test_all_cases_agree_and_are_written(tmp_path):
+    done = made_by(check_gradient, tmp_path / "a", {}, study="freelb")
+    rows = rows_of(tmp_path / "a/gradients.csv")
+    assert tuple(rows[0]) == gradient_cases.COLUMNS
+    assert len(rows) == 3 * 3 + 3 + 2 == done["metrics"]["cases_count"]
+    assert {"roberta, ranking", "albert, classification, fresh masks", "pixels, l2"} <= {
+        row["case"] for row in rows
+    }
+    differences = [float(row["difference"]) for row in rows]
+    assert done["metrics"]["largest_difference"] == max(differences) < 1e-12
+    assert done["outcome"] == "ok"
+
+
+def test_a_step_that_weighs_its_passes_wrongly_is_seen(monkeypatch):
+    run_passes = freelb.FreeLB.run_passes
+
+    def heavier(self, model, objective, field):
+        value = run_passes(self, model, objective, field)
+        with torch.no_grad():
+            for one in model.parameters():
+                if one.grad is not None:
+                    one.grad *= 1.001
+        return value
+
+    monkeypatch.setattr(freelb.FreeLB, "run_passes", heavier)
+    assert min(row["difference"] for row in gradient_cases.gradient_cases()) > 5e-4
+
+
+def test_masks_that_are_not_shared_are_refused(monkeypatch):
+    monkeypatch.setattr(freelb.FreeLB, "masks", lambda self: MaskReplay(False))
+    with pytest.raises(
+        ValueError, match=r"roberta, classification: found 9 masks a pass, reused False \(allowed: True\)"
+    ):
+        gradient_cases.gradient_cases()

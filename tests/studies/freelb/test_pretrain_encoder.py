@@ -10,22 +10,18 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from relearn import torchvision_schema
 from relearn.data import imdb, pydoc_topics
 from relearn.data.masked_batches import NONE, TokenBatches
 from relearn.data.sentence_tokens import SentenceTokenizer
 from relearn.data.sentence_vocabulary import train
 from relearn.models import sentence_encoder_files as files
 from relearn.models.sentence_encoder import FAMILIES, guesser
-from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
 from relearn.steps.trained import train as training
 from relearn.studies.freelb.steps import pretrain_encoder
 
+from ...steps.recorded import killed
 from .runs import ENCODER, PRETRAIN, Bench
-
-torchvision_schema.declare()
-pytest.importorskip("transformers", reason="an optional extra")
 
 
 @pytest.fixture(scope="module")
@@ -79,17 +75,9 @@ def test_the_loss_is_of_the_kept_encoder(bench: Bench) -> None:
 
 
 def test_a_killed_run_goes_on_where_it_was(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    save = checkpoints.Checkpoint.save
-
-    def dying(self: Any, state: dict[str, Any]) -> None:
-        save(self, state)
-        if state["steps"] == 15:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(training, "FEWEST_STEPS", 5)
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)
-    bench.run("killed", code=130)
-    monkeypatch.undo()
+    with monkeypatch.context() as patched, killed(lambda _, state: state["steps"] == 15):
+        patched.setattr(training, "FEWEST_STEPS", 5)
+        bench.run("killed", code=130)
     resumed, whole = bench.run("killed"), record.read(bench.runs / "roberta")
     assert {**resumed["metrics"], "step_s": 0} == {**whole["metrics"], "step_s": 0}
     assert resumed["outputs"] == whole["outputs"]  # bit for bit

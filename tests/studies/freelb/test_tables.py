@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import shutil
 from dataclasses import replace
 
@@ -13,6 +12,7 @@ from relearn.report import artefacts, coverage, grid, statistics, table, table_f
 from relearn.report.artefacts import Artefact, Column, Row
 
 from ...report.conftest import FOLDERS, chapter, every_artefact, evidence_of
+from ...steps.recorded import rows_of
 from . import fake_records as pretend
 
 ALL = chapter("freelb")
@@ -37,18 +37,11 @@ TABLES = {name: one for name, one in ALL.items() if one.kind == "table"}
 ADDITIONS = sorted(name for name, one in TABLES.items() if one.addition)
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    pretend.quicken(monkeypatch)
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     changes = {"seeds": (0, 1), "tasks": pretend.GLUE, "encoders": ("roberta", "albert", "bert")}
-    with pytest.MonkeyPatch.context() as patched:
-        pretend.quicken(patched)
-        small = type("Small", (pretend.Chapter,), changes)()
-        return evidence_of(small.write(tmp_path_factory.mktemp("freelb")))
+    small = type("Small", (pretend.Chapter,), changes)()
+    return evidence_of(small.write(tmp_path_factory.mktemp("freelb")))
 
 
 def cells_of(name, evidence):
@@ -146,8 +139,7 @@ def test_every_format_says_what_is_aggregated(whole, tmp_path):
     assert "median \\ensuremath{\\pm} standard deviation" in table_formats.latex(one, cells)
     for artefact, words in ((one, ("median", "standard_deviation")), (other, ("mean", "standard_error"))):
         table_formats.write(artefact, table.build(artefact, whole), tmp_path)
-        with (tmp_path / f"{artefact.id}.csv").open(newline="") as file:
-            rows = list(csv.DictReader(file))
+        rows = rows_of(tmp_path / f"{artefact.id}.csv")
         assert {(row["aggregate"], row["spread_kind"]) for row in rows} == {words}
     found = [coverage.cover(artefact, whole) for artefact in (one, other)]
     assert found[0].line().startswith("zhu2022.table3.1: medians, ") and "mean" not in found[1].line()

@@ -1,7 +1,6 @@
 """train_images_adversarially: every method sees the same images, cost, robust accuracy by the attack, resuming bit for bit."""
 
 import copy
-import csv
 import json
 
 import pytest
@@ -13,8 +12,9 @@ from relearn.methods.fit import plain_gradient
 from relearn.methods.freelb import FreeLB
 from relearn.methods.pgd import pgd
 from relearn.models import files
-from relearn.runs import checkpoint as checkpoints
 from relearn.studies.freelb.steps import train_images_adversarially
+
+from ...steps.recorded import killed, rows_of
 
 SPLIT = {"dataset": "digits", "pretrain_per_class": 39, "fine_tune_per_class": 1, "pool_per_class": 1}
 TRAINED, BATCH, EPOCHS, PASSES = 400, 32, 3, 3
@@ -74,8 +74,7 @@ class Runs:
         return json.loads((self.root / name / "record.json").read_text()) if code == 0 else {}
 
     def rows(self, name, file):
-        with (self.root / name / file).open(newline="") as lines:
-            return list(csv.DictReader(lines))
+        return rows_of(self.root / name / file)
 
 
 @pytest.fixture(scope="module")
@@ -196,18 +195,10 @@ def test_the_perturbed_images_stay_images_inside_the_ball():
         assert one.min() >= 0 and one.max() <= 1 and (one - images).abs().max() <= 0.1 + 1e-6
 
 
-def test_a_killed_job_resumes_and_ends_in_the_same_bits(runs, short, monkeypatch):
+def test_a_killed_job_resumes_and_ends_in_the_same_bits(runs, short):
     """Killed behind the first checkpoint; the second attempt starts from it, not from the beginning."""
-    save = checkpoints.Checkpoint.save
-
-    def dying(self, state):
-        save(self, state)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)
-    with pytest.raises((AssertionError, KeyboardInterrupt)):
+    with killed(), pytest.raises((AssertionError, KeyboardInterrupt)):
         runs.run("again", METHODS["free_at"], **SHORT)
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", save)
     record = runs.run("again", METHODS["free_at"], **SHORT)
     assert any("resumed" in note for note in record["notes"])
     assert weights(runs, "again") == short["free_at"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from relearn.runs.record import Run
+from .. import fake_run
 
 NETWORKS = ("VGG-19", "VGG-19-BN", "ResNet-110", "ResNet-110-BN", "ResNet-1202-BN")
 OTHERS = ("WRN-28-10", "FixUpResNet-110", "DenseNet-100", "DenseNet-100-BN")
@@ -24,41 +23,7 @@ DEPTHS = {
 GROUPS = ("q", "k", "v", "out", "fc1", "fc2")
 
 
-def text_of(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Rows as a CSV file."""
-    out = io.StringIO()
-    table = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-    table.writeheader()
-    table.writerows({key: "" if value is None else value for key, value in row.items()} for row in rows)
-    return out.getvalue().encode()
-
-
-def write_run(
-    root: Path,
-    step: str,
-    labels: Mapping[str, str],
-    metrics: Mapping[str, float | None],
-    *,
-    seed: int = 0,
-    scale: str = "mini",
-    settings: Mapping[str, Any] | None = None,
-    files: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
-    outcome: str = "ok",
-) -> Path:
-    """One record below ``root/runs/gradinit/<step>/<labels>/seed<seed>``."""
-    out = root / "runs" / "gradinit" / step / "/".join(labels.values()) / f"seed{seed}"
-    named = {"study": "gradinit", "paper": "zhu2022", "step": step, "labels": labels, "scale": scale}
-    with Run(out, **named, seed=seed, settings=settings or {}) as run:
-        for name, rows in (files or {}).items():
-            run.output(name).write_bytes(text_of(rows))
-        failed = outcome != "ok"
-        run.finish(
-            {name: math.nan if value is None else value for name, value in metrics.items()},
-            outcome=outcome,
-            outcome_step=3 if failed else None,
-            outcome_reason="loss not finite" if failed else None,
-        )
-    return out
+write_run = partial(fake_run.write_run, study="gradinit")
 
 
 def train(root: Path, network: str, initialisation: str, metrics: Mapping[str, Any], **more: Any) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import json
 from collections.abc import Mapping
@@ -22,6 +21,8 @@ from relearn.studies import parameters
 from relearn.studies.family import Family
 from relearn.studies.gradinit.plan import plan
 from relearn.studies.study import load
+
+from ...steps.recorded import made_by, rows_of
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 SPLIT = {"dataset": "digits", "pretrain_per_class": 19, "fine_tune_per_class": 1, "pool_per_class": 1}
@@ -65,14 +66,10 @@ class Runs:
         **inputs: Path,
     ) -> dict:
         given = {key: [path] for key, path in inputs.items()}
-        what: dict[str, Any] = {"study": "gradinit", "paper": "zhu2022", "step": step, "scale": "mini"}
-        with record.Run(
-            self.root / name, **what, labels=labels, seed=seed, settings=settings, inputs=given
-        ) as one:
-            import_module(STEPS[step]).run(one, dict(settings), given, "cpu", "fp32")
-        done = record.read(self.root / name)
-        assert record.verify_outputs(done) == []
-        return done
+        module = import_module(STEPS[step])
+        return made_by(
+            module, self.root / name, settings, labels, given, study="gradinit", step=step, seed=seed
+        )
 
     def initialise(
         self,
@@ -116,8 +113,7 @@ class Runs:
         return load_file(self.weights(name))
 
     def rows(self, name: str, file: str = "history.csv") -> list[dict[str, str]]:
-        with (self.root / name / file).open(newline="", encoding="utf-8") as table:
-            return list(csv.DictReader(table))
+        return rows_of(self.root / name / file)
 
     def task(self, **changes: Any) -> Any:
         return open_task({**START, **changes}, {"data": [self.data]}, "cpu")

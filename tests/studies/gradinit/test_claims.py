@@ -13,7 +13,7 @@ from relearn.report import claims, claims_formats
 from relearn.report.statistics import student_mean
 from relearn.studies.gradinit.claims import PREDICATES
 
-from ...report.conftest import FOLDERS, SECTIONS, evidence_of
+from ...report.conftest import FOLDERS, SECTIONS, evidence_of, part
 from . import fake_records as pretend
 
 DEFINED = claims.load(FOLDERS)
@@ -32,11 +32,6 @@ def trained(root, network, start, metric, values, *, outcome="ok", **more):
     for seed, value in enumerate(values):
         metrics = {**GOOD, metric: value}
         pretend.train(root, network, start, metrics, seed=seed, outcome=outcome, **more)
-
-
-def part(claim, begin):
-    (found,) = [one for one in claim.parts if one.name.startswith(begin)]
-    return found
 
 
 def test_every_claim_of_the_chapter_has_a_predicate_and_every_predicate_a_claim():

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from relearn.measures import batch_norm_gradient, parameter_counts
 from relearn.studies.gradinit.steps import check_batch_norm, count_params
 
-from .recorded import rows_of, step
+from ...steps.recorded import made_by, rows_of
+
+step = partial(made_by, study="gradinit")
 
 
 def test_batch_norm_writes_the_cases_of_the_measure(tmp_path):
-    done = step(check_batch_norm, tmp_path / "bn", {"draws": 2000}, {})
+    done = step(check_batch_norm, tmp_path / "bn", {"draws": 2000})
     rows, metrics = rows_of(tmp_path / "bn/cases.csv"), done["metrics"]
     expected = batch_norm_gradient.cases(draws=2000, seed=0)
     assert tuple(rows[0]) == batch_norm_gradient.COLUMNS
@@ -23,12 +27,12 @@ def test_batch_norm_writes_the_cases_of_the_measure(tmp_path):
 
 
 def test_parameter_counts_are_those_published(tmp_path):
-    done = step(count_params, tmp_path / "counts", {}, {})
+    done = step(count_params, tmp_path / "counts", {})
     rows, metrics = rows_of(tmp_path / "counts/counts.csv"), done["metrics"]
     assert [row["network"] for row in rows] == list(parameter_counts.PUBLISHED)
     assert {row["equal"] for row in rows} == {"1"}
     assert set(metrics.values()) == {float(len(parameter_counts.PUBLISHED))}
-    done = step(count_params, tmp_path / "some", {"networks": ["ResNet-1202", "ResNet18"]}, {})
+    done = step(count_params, tmp_path / "some", {"networks": ["ResNet-1202", "ResNet18"]})
     one, other = rows_of(tmp_path / "some/counts.csv")
     assert one["equal_to_released"] == "1" and one["published_millions"] == "" == other["released"]
     assert (done["metrics"]["published_count"], done["metrics"]["equal_to_released_count"]) == (0, 1)
@@ -36,4 +40,4 @@ def test_parameter_counts_are_those_published(tmp_path):
 
 def test_an_unknown_network_is_refused(tmp_path):
     with pytest.raises(ValueError, match="did you mean 'VGG-19'"):
-        step(count_params, tmp_path / "refused", {"networks": ["VGG-18"]}, {})
+        step(count_params, tmp_path / "refused", {"networks": ["VGG-18"]})

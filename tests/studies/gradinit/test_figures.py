@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 
 import pytest
 
-from relearn.report import coverage, figures
+from relearn.report import coverage
 from relearn.studies.gradinit.figures import heat_map, layer_profile, learning_curves
-from relearn.studies.study import load
 
-from ...report.conftest import RENDERERS, chapter, evidence_of
+from ...report.conftest import chapter, evidence_of
+from ...report.drawn import check_cells, check_equal_files, check_panels, words
 from . import fake_records as pretend
 
 FIGURES = {name: one for name, one in chapter("gradinit").items() if one.kind == "figure"}
@@ -29,10 +28,6 @@ PANELS = {
 }
 
 
-def words(drawn):
-    return [text.get_text() for text in drawn.findobj(lambda item: hasattr(item, "get_text"))]
-
-
 def panels(drawn):
     return [axes for axes in drawn.axes if axes.get_visible()]
 
@@ -43,32 +38,16 @@ def test_every_figure_of_the_chapter_is_there():
 
 @pytest.mark.parametrize("name", PANELS)
 def test_every_figure_is_drawn_with_and_without_runs(name, gradinit, tmp_path):
-    artefact = FIGURES[name]
-    module = importlib.import_module(load("gradinit").figures[artefact.renderer])
-    said = []
-    for known in (evidence_of(tmp_path), gradinit):
-        points = module.points(artefact, known)
-        assert all(set(point) == set(module.FIELDS) for point in points)
-        drawn = module.draw(artefact, points)
-        assert len(panels(drawn)) == PANELS[name]
-        said.append(sum(text == "not run" for text in words(drawn)))
-    # of the heat maps the printed half is always there
-    assert said == [PANELS[name] // 2 if artefact.renderer == "heat_map" else PANELS[name], 0]
-
-
-@pytest.mark.parametrize("name", PANELS)
-def test_cells_of_a_figure_are_its_lines_or_its_squares(name, gradinit, tmp_path):
-    cells = 36 if name == "zhu2022.fig4.3" else 2 * PANELS[name]
-    found = coverage.cover(FIGURES[name], gradinit)
-    assert (found.measured, found.defined) == (cells, cells)
-    assert coverage.cover(FIGURES[name], evidence_of(tmp_path)).measured == 0
+    printed = FIGURES[name].renderer == "heat_map"  # the half of the paper is always there
+    check_panels(name, evidence_of(tmp_path), PANELS[name], gaps=PANELS[name] // (2 if printed else 1))
+    check_panels(name, gradinit, PANELS[name], gaps=0)
+    cells = 36 if name == "zhu2022.fig4.3" else 2 * PANELS[name]  # squares, or lines
+    check_cells(name, gradinit, evidence_of(tmp_path), cells, cells)
 
 
 @pytest.mark.parametrize("name", ["zhu2022.fig4.2", "zhu2022.fig4.3", "zhu2022.fig4.7"])
 def test_equal_records_give_equal_files(name, gradinit, tmp_path):
-    both = [figures.render(FIGURES[name], gradinit, RENDERERS, tmp_path / folder) for folder in ("a", "b")]
-    for one, other in zip(*both):
-        assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 300
+    check_equal_files(name, gradinit, tmp_path)
 
 
 def profile(name, evidence, panel, series):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from relearn.steps.tasks import open_task
 from relearn.studies.gradinit.steps import gradient_statistics as gradient_statistics_step
 from relearn.studies.gradinit.steps import prepare_translation as corpus
 
-from .recorded import rows_of, step
+from ...steps.recorded import made_by, rows_of
+
+step = partial(made_by, study="gradinit")
 
 IMAGES = {"task": "images", "crop_padding": 1, "flip": False, "cutout": 2}
 TRANSLATION = {"task": "translation", "label_smoothing": 0.1}
@@ -32,8 +35,8 @@ WORDS = {
 def house(tmp_path_factory) -> Path:
     """Prepared images and pairs, one tiny network of each task and one twice as large at its start."""
     root = tmp_path_factory.mktemp("statistics")
-    step(prepare, root / "images", SPLIT, {})
-    step(corpus, root / "pairs", WORDS, {})
+    step(prepare, root / "images", SPLIT)
+    step(corpus, root / "pairs", WORDS)
     torch.manual_seed(0)
     images = open_task(IMAGES, {"data": [root / "images/data.safetensors"]}, "cpu")
     net = images.create({"name": "ResNet-110-BN", "width": 0.25, "depth": 0.06})
@@ -55,9 +58,9 @@ def statistics(
 ) -> dict:
     settings = {"batches": 3, "batch_size": 32, **IMAGES}
     labels = {"protocol": "gradient_statistics", "task": "images", "network": "ResNet-110-BN"}
-    files = {"data": house / "images/data.safetensors", "network": house / f"{net}.safetensors"}
+    files = {"data": [house / "images/data.safetensors"], "network": [house / f"{net}.safetensors"]}
     return step(
-        gradient_statistics_step, out, settings, labels | {"initialisation": initialisation}, **files, **more
+        gradient_statistics_step, out, settings, labels | {"initialisation": initialisation}, files, **more
     )
 
 
@@ -117,8 +120,8 @@ def test_a_gradient_that_is_not_finite_is_a_result(house, tmp_path):
 def test_translation_tells_queries_from_keys(house, tmp_path):
     settings = {"batches": 2, "max_tokens": 200, **TRANSLATION}
     labels = {"protocol": "gradient_statistics", "task": "translation", "network": "post_ln"}
-    files = {"data": house / "pairs/corpus.safetensors", "network": house / "translator.safetensors"}
-    done = step(gradient_statistics_step, tmp_path / "t", settings, labels, **files)
+    files = {"data": [house / "pairs/corpus.safetensors"], "network": [house / "translator.safetensors"]}
+    done = step(gradient_statistics_step, tmp_path / "t", settings, labels, files)
     rows = rows_of(tmp_path / "t/layers.csv")
     weights = [(row["kind"], row["group"]) for row in rows if row["kind"] != "bias"]
     assert weights.count(("norm", "layer_norm")) == 5  # two in the encoder, three in the decoder
@@ -130,4 +133,4 @@ def test_translation_tells_queries_from_keys(house, tmp_path):
 
 def test_an_unknown_task_is_refused(tmp_path):
     with pytest.raises(ValueError, match="task: found 'speech'"):
-        step(gradient_statistics_step, tmp_path / "refused", {"task": "speech"}, {})
+        step(gradient_statistics_step, tmp_path / "refused", {"task": "speech"})

@@ -15,6 +15,8 @@ from relearn.data.sentence_pairs import load_pairs
 from relearn.runs import record
 from relearn.studies.gradinit.steps import prepare_translation as corpus
 
+from ...steps.recorded import made_by
+
 SETTINGS = {
     "dataset": "number_words",
     "vocabulary": 100,
@@ -26,18 +28,7 @@ SETTINGS = {
 
 def run(out: Path, **changes: object) -> dict:
     settings = SETTINGS | changes
-    with record.Run(
-        out,
-        study="gradinit",
-        paper="zhu2022",
-        step="prepare_translation",
-        labels={"dataset": str(settings["dataset"])},
-        scale="mini",
-        seed=0,
-        settings=settings,
-    ) as one:
-        corpus.run(one, settings, {}, "cpu", "fp32")
-    return record.read(out)
+    return made_by(corpus, out, settings, {"dataset": str(settings["dataset"])}, study="gradinit")
 
 
 def test_number_words_from_settings_to_record(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import torch
 
 from relearn import cli
 from relearn.models import create, files
-from relearn.runs import checkpoint as checkpoints
 
+from ...steps.recorded import killed
 from .runs import GRADINIT, NETWORK, RECIPE, Runs, Spy
 
 
@@ -75,17 +75,8 @@ def test_what_was_measured_before_a_divergence_counts(runs, monkeypatch):
 def test_a_killed_run_ends_with_the_same_bits(runs, monkeypatch, changes):
     whole = Spy(monkeypatch)
     metrics = runs.train("whole", "gradinit", **changes)["metrics"]
-    save = checkpoints.Checkpoint.save
-
-    def dying(self, state):
-        save(self, state)
-        if state["epoch"] == 2:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoints.Checkpoint, "save", dying)
-        with pytest.raises(KeyboardInterrupt):
-            runs.train("killed", "gradinit", **changes)
+    with killed(lambda _, state: state["epoch"] == 2), pytest.raises(KeyboardInterrupt):
+        runs.train("killed", "gradinit", **changes)
     assert not (runs.root / "killed/record.json").exists()
     again = Spy(monkeypatch)
     done = runs.train("killed", "gradinit", **changes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from pathlib import Path
@@ -16,9 +15,10 @@ from relearn.measures.bleu import corpus_bleu
 from relearn.methods.beam_search import beam_search
 from relearn.models import post_ln_transformer
 from relearn.models.post_ln_transformer import PostLNTransformer
-from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
 from relearn.studies.gradinit.steps import train_translation as translate
+
+from ...steps.recorded import killed, loaded, rows_of
 
 CORPUS = {
     "dataset": "number_words",
@@ -71,8 +71,7 @@ class Bench:
         return self.step("train_translation", name, {**SETTINGS, **changes}, *inputs)
 
     def history(self, name: str) -> list[dict[str, str]]:
-        with (self.runs / name / "history.csv").open(newline="") as file:
-            return list(csv.DictReader(file))
+        return rows_of(self.runs / name / "history.csv")
 
     def hypotheses(self, name: str) -> list[str]:
         return (self.runs / name / "hypotheses.txt").read_text().split("\n")[:-1]
@@ -152,21 +151,15 @@ def test_translations_stand_at_their_sentence(bench: Bench) -> None:
         assert text == corpus.decode(alone.tokens)
 
 
-def test_a_killed_job_resumes_and_ends_the_same(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    save, load, seen = checkpoints.Checkpoint.save, checkpoints.Checkpoint.load, []
-
-    def dying(self, state):
-        save(self, state)
-        if state["steps"] == 50:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)
-    with pytest.raises((AssertionError, KeyboardInterrupt)):
+def test_a_killed_job_resumes_and_ends_the_same(bench: Bench) -> None:
+    with (
+        killed(lambda _, state: state["steps"] == 50),
+        pytest.raises((AssertionError, KeyboardInterrupt)),
+    ):
         bench.train("again")
     assert not (bench.runs / "again/record.json").exists()
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", save)
-    monkeypatch.setattr(checkpoints.Checkpoint, "load", lambda self: seen.append(load(self)) or seen[-1])
-    done = bench.train("again")
+    with loaded() as seen:
+        done = bench.train("again")
     assert seen[0]["steps"] == 50 and any("resumed" in note for note in done["notes"])
     assert done["metrics"] == record.read(bench.runs / "run")["metrics"]
     assert bench.hypotheses("again") == bench.hypotheses("run")

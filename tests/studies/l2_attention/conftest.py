@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from relearn.report.quantities import Evidence
@@ -15,6 +13,4 @@ from .fake_records import Study
 @pytest.fixture(scope="session")
 def l2_attention(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     """The records that `fake_records.Study` writes."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(os, "fsync", lambda _: None)
-        return evidence_of(Study().write(tmp_path_factory.mktemp("l2_attention")))
+    return evidence_of(Study().write(tmp_path_factory.mktemp("l2_attention")))

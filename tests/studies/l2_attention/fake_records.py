@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from relearn.runs.record import Run
-
-from ..gradinit.fake_records import text_of
+from .. import fake_run
 
 LENGTHS = (100, 200, 300, 400, 500, 600, 700, 800, 900, 1000)
 CS = (0.5, 0.7, 0.9)
@@ -28,32 +27,7 @@ LEVELS = {
 }
 
 
-def write_run(
-    root: Path,
-    step: str,
-    labels: Mapping[str, str],
-    metrics: Mapping[str, float | None],
-    *,
-    seed: int = 0,
-    scale: str = "mini",
-    settings: Mapping[str, Any] | None = None,
-    files: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
-    outcome: str = "ok",
-) -> Path:
-    """One record below ``root/runs/l2_attention/<step>/<labels>/seed<seed>``."""
-    out = root / "runs" / "l2_attention" / step / "/".join(labels.values()) / f"seed{seed}"
-    named = {"study": "l2_attention", "paper": "kim2020", "step": step, "labels": labels, "scale": scale}
-    with Run(out, **named, seed=seed, settings=settings or {}) as run:
-        for name, rows in (files or {}).items():
-            run.output(name).write_bytes(text_of(rows))
-        failed = outcome == "diverged"
-        run.finish(
-            {name: math.nan if value is None else value for name, value in metrics.items()},
-            outcome=outcome,
-            outcome_step=3 if failed else None,
-            outcome_reason="loss not finite" if failed else None,
-        )
-    return out
+write_run = partial(fake_run.write_run, study="l2_attention")
 
 
 def upper(length: int) -> float:

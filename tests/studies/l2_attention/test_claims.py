@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from relearn.report.statistics import log_slope
 from relearn.studies.l2_attention.claims import PREDICATES
 from relearn.studies.l2_attention.claims.trained import bigram
 
-from ...report.conftest import FOLDERS, SECTIONS, evidence_of
+from ...report.conftest import FOLDERS, SECTIONS, evidence_of, part
 from . import fake_records as pretend
 
 DEFINED = claims.load(FOLDERS)
@@ -23,20 +22,10 @@ BOUNDED = {"bound": 10.0}
 LENGTHS = (100, 300, 1000)
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # no record has to survive a power cut
-
-
 def judged(evidence, name=None):
     section = {"l2_attention": DEFINED["l2_attention"]}
     found = {claim.id: claim for claim in claims.judge_all(section, {"l2_attention": evidence}, SECTIONS)}
     return found[name] if name else found
-
-
-def part(claim, begin):
-    (found,) = [one for one in claim.parts if one.name.startswith(begin)]
-    return found
 
 
 def test_every_claim_of_the_section_has_a_predicate_and_every_predicate_a_claim():

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
-import os
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import StepPatch
-from matplotlib.text import Text
 
-from relearn.report import coverage, figures
 from relearn.studies.l2_attention.figures import (
     ascent_curves,
     histograms,
@@ -23,7 +18,18 @@ from relearn.studies.l2_attention.figures import (
     nll_curves,
 )
 
-from ...report.conftest import RENDERERS, chapter, evidence_of
+from ...report.conftest import chapter, evidence_of
+from ...report.drawn import (
+    check_cells,
+    check_equal_files,
+    check_nothing_is_covered,
+    check_panels,
+    drawn_of,
+    labels,
+    module_of,
+    points_of,
+    words,
+)
 from . import fake_records as pretend
 
 FIGURES = {name: one for name, one in chapter("l2_attention").items() if one.kind == "figure"}
@@ -42,77 +48,24 @@ SIZES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # no record has to survive a power cut
-
-
-def module_of(name):
-    return importlib.import_module(RENDERERS[FIGURES[name].renderer])
-
-
-def points_of(name, evidence):
-    return module_of(name).points(FIGURES[name], evidence)
-
-
-def drawn_of(name, evidence):
-    return module_of(name).draw(FIGURES[name], points_of(name, evidence))
-
-
-def words(drawn):
-    return [text.get_text() for text in drawn.findobj(lambda item: hasattr(item, "get_text"))]
-
-
-def labels(drawn):
-    return [text.get_text() for legend in drawn.legends for text in legend.get_texts()]
-
-
 def test_every_figure_of_the_paper_but_the_drawing_is_there():
     assert set(FIGURES) == set(SIZES)
 
 
 @pytest.mark.parametrize("name", SIZES)
 def test_every_figure_is_drawn_with_and_without_runs(name, l2_attention, tmp_path):
-    empty, full, _ = SIZES[name]
-    for known, panels, said in ((evidence_of(tmp_path), empty, empty), (l2_attention, full, 0)):
-        assert all(set(point) == set(module_of(name).FIELDS) for point in points_of(name, known))
-        drawn = drawn_of(name, known)
-        assert len(drawn.axes) == panels
-        assert sum(text == "not run" for text in words(drawn)) == said
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_legends_and_titles_cover_no_panel_and_no_other(name, l2_attention):
-    drawn = drawn_of(name, l2_attention)
-    FigureCanvasAgg(drawn).draw()
-    areas = [axes.get_window_extent() for axes in drawn.axes]
-    outside = [legend.get_window_extent() for legend in drawn.legends]
-    for axes in drawn.axes:
-        title = axes.get_title(loc="left")
-        outside += [t.get_window_extent() for t in axes.findobj(Text) if title and t.get_text() == title]
-    for at, box in enumerate(outside):
-        assert not any(box.overlaps(area) for area in areas)
-        assert not any(box.overlaps(other) for other in outside[at + 1 :])
-        assert box.x0 >= 0 and box.x1 <= drawn.bbox.width
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_cells_are_the_curves_that_the_paper_shows(name, l2_attention, tmp_path):
-    cells = SIZES[name][2]
-    found = coverage.cover(FIGURES[name], l2_attention)
-    assert (found.measured, found.defined) == (cells, cells)
-    assert coverage.cover(FIGURES[name], evidence_of(tmp_path)).measured == 0
+    empty, full, cells = SIZES[name]
+    check_panels(name, evidence_of(tmp_path), empty, gaps=empty)
+    check_panels(name, l2_attention, full, gaps=0)
+    check_nothing_is_covered(drawn_of(name, l2_attention))
+    check_cells(name, l2_attention, evidence_of(tmp_path), cells, cells)
 
 
 @pytest.mark.parametrize(
     "name", ["kim2020.fig2", "kim2020.fig5", "kim2020.fig8", "kim2020.fig9", "kim2020.fig10"]
 )
 def test_equal_records_give_equal_files(name, l2_attention, tmp_path):
-    both = [
-        figures.render(FIGURES[name], l2_attention, RENDERERS, tmp_path / folder) for folder in ("a", "b")
-    ]
-    for one, other in zip(*both):
-        assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 300
+    check_equal_files(name, l2_attention, tmp_path)
 
 
 # figures 2 and 7

@@ -11,9 +11,10 @@ import torch
 
 from relearn.models import character_lm
 from relearn.models.character_lm import create
-from relearn.runs import record
 from relearn.studies.l2_attention.steps import invert_residual as invert
 from relearn.studies.l2_attention.steps import layer_under_test as attention_under_test
+
+from ...steps.recorded import made_by
 
 SETTINGS = {
     "attention": "l2_tied",
@@ -29,21 +30,10 @@ SETTINGS = {
 
 def step(out: Path, seed: int = 0, files: tuple[Path, ...] = (), **changed: Any) -> dict:
     settings = SETTINGS | changed
-    labels = {name: str(settings[name]) for name in ("attention", "weights", "length", "dim")}
-    what: dict[str, Any] = {
-        "study": "l2_attention",
-        "paper": "kim2020",
-        "step": "invert_residual",
-        "scale": "mini",
+    labels = {"suite": "fig3"} | {
+        name: str(settings[name]) for name in ("attention", "weights", "length", "dim")
     }
-    inputs = {"network": list(files)}
-    with record.Run(
-        out, **what, labels={"suite": "fig3", **labels}, seed=seed, settings=settings, inputs=inputs
-    ) as one:
-        invert.run(one, settings, inputs, "cpu", "fp32")
-    done = record.read(out)
-    assert record.verify_outputs(done) == []
-    return done
+    return made_by(invert, out, settings, labels, {"network": list(files)}, study="l2_attention", seed=seed)
 
 
 def rows_of(path: Path) -> list[dict[str, float]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,8 @@ from relearn.models.character_lm import create
 from relearn.runs import record
 from relearn.studies.l2_attention.steps import lipschitz_lower_bound as ascend
 
+from ...steps.recorded import made_by, rows_of
+
 IDENTITY = {"attention": "l2_tied", "dim": 1, "heads": 1, "weights": "identity"}
 SEARCH = {"lr": 0.1, "spread": 10.0, "top": 5}
 FIGURE_2 = IDENTITY | SEARCH | {"p": "inf", "length": 30, "starts": 12, "steps": 120}
@@ -30,22 +31,9 @@ FIGURE_8 = RANDOM | SEARCH | {"p": "inf", "length": 8, "starts": 3, "steps": 150
 def step(out: Path, settings: dict[str, Any], *, seed: int = 0, **inputs: Path) -> dict[str, Any]:
     given = {name: [path] for name, path in inputs.items()}
     labels = {name: str(settings[name]) for name in ("attention", "weights", "p", "length")}
-    what: dict[str, Any] = {
-        "study": "l2_attention",
-        "paper": "kim2020",
-        "step": "lipschitz_lower_bound",
-        "scale": "mini",
-    }
-    with record.Run(out, **what, labels=labels, seed=seed, settings=settings, inputs=given) as one:
-        ascend.run(one, settings, given, "cpu", "fp32")
-    done = record.read(out)
-    assert record.verify_outputs(done) == [] and done["outcome"] == "ok"
+    done = made_by(ascend, out, settings, labels, given, study="l2_attention", seed=seed)
+    assert done["outcome"] == "ok"
     return done
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def test_figure_2(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 
 import pytest
 
@@ -18,11 +17,6 @@ ARTEFACTS = chapter("l2_attention")
 TABLES = {name: one for name, one in ARTEFACTS.items() if one.kind == "table"}
 DEFINED = {"kim2020.table1": 4 * 5, "kim2020.table2": 3 * 5 + 10, "kim2020.table3": 3 * 9}
 ADDITIONS = {f"addition.l2_attention_{name}" for name in ("language", "characters", "constructions")}
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # no record has to survive a power cut
 
 
 def cells_of(name, evidence):

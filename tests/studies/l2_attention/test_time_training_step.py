@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import statistics
 from pathlib import Path
@@ -17,6 +16,8 @@ from relearn.data.token_batches import Ragged
 from relearn.models.character_lm import create
 from relearn.runs import record
 from relearn.studies.l2_attention.steps import time_training_step as clock
+
+from ...steps.recorded import rows_of
 
 CHARACTERS = {
     "dataset": "pydoc_topics",
@@ -81,8 +82,7 @@ def test_the_record_says_what_the_times_hold(runs: Path, ticking: list[str]) -> 
     assert clocked(runs, "run") == 0
     done = record.read(runs / "run")
     assert record.verify_outputs(done) == [] and done["outcome"] == "ok"
-    with (runs / "run/times.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(runs / "run/times.csv")
     assert tuple(rows[0]) == clock.COLUMNS
     assert [(row["layers"], row["pair"]) for row in rows] == [
         (str(n), str(p)) for n in (1, 2) for p in range(7)

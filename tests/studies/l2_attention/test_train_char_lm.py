@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from pathlib import Path
@@ -17,10 +16,11 @@ from relearn.data.character_batches import CharacterBatches
 from relearn.data.characters import load_characters
 from relearn.models import character_lm
 from relearn.models.character_lm import create
-from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
 from relearn.steps.trained.spacing import ROWS, spacing
 from relearn.studies.l2_attention.steps import train_char_lm as language
+
+from ...steps.recorded import killed, loaded, rows_of
 
 CHARACTERS = {
     "dataset": "pydoc_topics",
@@ -77,8 +77,7 @@ class Bench:
         )
 
     def history(self, name: str) -> list[dict[str, str]]:
-        with (self.runs / name / "history.csv").open(newline="") as file:
-            return list(csv.DictReader(file))
+        return rows_of(self.runs / name / "history.csv")
 
 
 @pytest.fixture(scope="module")
@@ -253,21 +252,15 @@ def test_the_same_seed_gives_the_same_numbers(bench: Bench) -> None:
     assert {**first, "step_s": 0} == {**again, "step_s": 0}
 
 
-def test_a_killed_job_resumes_and_ends_the_same(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    save, load, seen = checkpoints.Checkpoint.save, checkpoints.Checkpoint.load, []
-
-    def dying(self, state):
-        save(self, state)
-        if state["steps"] == 50:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)
-    with pytest.raises((AssertionError, KeyboardInterrupt)):
+def test_a_killed_job_resumes_and_ends_the_same(bench: Bench) -> None:
+    with (
+        killed(lambda _, state: state["steps"] == 50),
+        pytest.raises((AssertionError, KeyboardInterrupt)),
+    ):
         bench.language("again")
     assert not (bench.runs / "again/record.json").exists()
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", save)
-    monkeypatch.setattr(checkpoints.Checkpoint, "load", lambda self: seen.append(load(self)) or seen[-1])
-    done = bench.language("again")
+    with loaded() as seen:
+        done = bench.language("again")
     assert seen[0]["steps"] == 50 and any("resumed" in note for note in done["notes"])
     whole = record.read(bench.runs / "run")
     assert {**done["metrics"], "step_s": 0} == {**whole["metrics"], "step_s": 0}

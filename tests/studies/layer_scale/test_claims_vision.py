@@ -13,7 +13,7 @@ from relearn.report.quantities import Evidence
 from relearn.studies.layer_scale.claims import PREDICATES, start
 
 from ...report import fake_vision as pretend
-from ...report.conftest import FOLDERS, SECTIONS, evidence_of
+from ...report.conftest import FOLDERS, SECTIONS, evidence_of, part
 
 ALL = claims.load(FOLDERS)
 TRAINED = {
@@ -23,11 +23,6 @@ TRAINED = {
 NAMES = {name for section in TRAINED.values() for name in section}
 SEEDS = (0, 1, 2)
 NOISE = (0.0, 0.03, 0.01)  # of a seed, the same in all variants
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    pretend.quicken(monkeypatch)
 
 
 def judged(root, name=None):
@@ -58,11 +53,6 @@ def train(write, root, variant, value, seed):
     outcome = {None: "diverged", "stalled": "not_converged"}.get(value, "ok")
     accuracy = pretend.CHANCE if value == "stalled" else None if value is None else value + NOISE[seed]
     write(root, variant, accuracy, outcome=outcome, seed=seed)
-
-
-def part(claim, begin):
-    (found,) = [one for one in claim.parts if one.name.startswith(begin)]
-    return found
 
 
 def test_every_claim_has_a_predicate():

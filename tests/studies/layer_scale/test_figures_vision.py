@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.text import Text
-
-from relearn.report import coverage, figures
-from relearn.report.quantities import Evidence
 
 from ...report import fake_vision as pretend
-from ...report.conftest import RENDERERS, chapter, evidence_of
+from ...report.conftest import chapter, evidence_of
+from ...report.drawn import (
+    check_cells,
+    check_equal_files,
+    check_nothing_is_covered,
+    check_panels,
+    drawn_of,
+    labels,
+    points_of,
+    words,
+)
 
 ALL = chapter("lipsformer") | chapter("layer_scale")
 #: panels without runs and of the whole study, cells of the published figure
@@ -24,80 +28,27 @@ SIZES = {
     "addition.layer_scale_branches": (4, 4, 20),
 }
 FIGURES = {name: ALL[name] for name in SIZES}
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    pretend.quicken(monkeypatch)
+NOTHING = b"epoch,stage,alpha_mean,alpha_std\n"  # a table without rows
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patched:
-        pretend.quicken(patched)
-        small = type("Small", (pretend.Study,), {"seeds": (0, 1), "depths": (12, 24)})()
-        return evidence_of(small.write(tmp_path_factory.mktemp("vision")))
-
-
-def points_of(name, evidence):
-    artefact = FIGURES[name]
-    own = Evidence(run for run in evidence.runs if run.study == artefact.study)
-    return importlib.import_module(RENDERERS[artefact.renderer]).points(artefact, own)
-
-
-def drawn_of(name, evidence):
-    module = importlib.import_module(RENDERERS[FIGURES[name].renderer])
-    return module.draw(FIGURES[name], points_of(name, evidence))
-
-
-def words(drawn):
-    return [text.get_text() for text in drawn.findobj(lambda item: hasattr(item, "get_text"))]
-
-
-def labels(drawn):
-    return [text.get_text() for legend in drawn.legends for text in legend.get_texts()]
+    small = type("Small", (pretend.Study,), {"seeds": (0, 1), "depths": (12, 24)})()
+    return evidence_of(small.write(tmp_path_factory.mktemp("vision")))
 
 
 @pytest.mark.parametrize("name", SIZES)
 def test_every_figure_is_drawn_with_and_without_runs(name, whole, tmp_path):
-    empty, full, _ = SIZES[name]
-    module = importlib.import_module(RENDERERS[FIGURES[name].renderer])
-    for known, panels, said in ((evidence_of(tmp_path), empty, empty), (whole, full, 0)):
-        assert all(set(point) == set(module.FIELDS) for point in points_of(name, known))
-        drawn = drawn_of(name, known)
-        assert len(drawn.axes) == panels
-        assert sum(text == "not run" for text in words(drawn)) == said
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_legends_and_titles_cover_no_panel_and_no_other(name, whole):
-    drawn = drawn_of(name, whole)
-    FigureCanvasAgg(drawn).draw()
-    areas = [axes.get_window_extent() for axes in drawn.axes]
-    outside = [legend.get_window_extent() for legend in drawn.legends]
-    for axes in drawn.axes:
-        title = axes.get_title(loc="left")
-        outside += [t.get_window_extent() for t in axes.findobj(Text) if title and t.get_text() == title]
-        outside += [axes.get_legend().get_window_extent()] if axes.get_legend() else []
-    for at, box in enumerate(outside):
-        assert not any(box.overlaps(area) for area in areas)
-        assert not any(box.overlaps(other) for other in outside[at + 1 :])
-        assert box.x0 >= 0 and box.x1 <= drawn.bbox.width and box.y0 >= 0
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_cells_are_counted(name, whole, tmp_path):
-    cells = SIZES[name][2]
-    found = coverage.cover(FIGURES[name], whole)
-    assert (found.measured, found.defined) == (cells, cells)
-    assert coverage.cover(FIGURES[name], evidence_of(tmp_path)).measured == 0
+    empty, full, cells = SIZES[name]
+    check_panels(name, evidence_of(tmp_path), empty, gaps=empty)
+    check_panels(name, whole, full, gaps=0)
+    check_nothing_is_covered(drawn_of(name, whole))
+    check_cells(name, whole, evidence_of(tmp_path), cells, cells)
 
 
 @pytest.mark.parametrize("name", SIZES)
 def test_equal_records_give_equal_files(name, whole, tmp_path):
-    both = [figures.render(FIGURES[name], whole, RENDERERS, tmp_path / folder) for folder in ("a", "b")]
-    for one, other in zip(*both):
-        assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 300
+    check_equal_files(name, whole, tmp_path)
 
 
 # figure 4
@@ -131,7 +82,7 @@ def test_a_curve_is_the_mean_over_seeds_and_a_training_that_diverged_has_its_own
 
 def test_a_training_that_diverged_at_once_is_named(tmp_path):
     pretend.pair(tmp_path, "LipsFormer-Swin-T", 0.5)
-    pretend.pair(tmp_path, "Swin-T", None, outcome="diverged", rows=[])
+    pretend.pair(tmp_path, "Swin-T", None, outcome="diverged", rows=NOTHING)
     drawn = drawn_of("qi2023.fig4", evidence_of(tmp_path))
     assert labels(drawn) == ["LipsFormer-Swin-T", "Swin-T (1 diverged)"]
 
@@ -161,7 +112,7 @@ def test_alphas_of_a_stage_with_their_spread_after_each_epoch(tmp_path):
 
 
 def test_a_network_without_alphas_is_not_shown(tmp_path):
-    pretend.pair(tmp_path, "LipsFormer-Swin-S", 0.5, files={"alphas.csv": []})
+    pretend.pair(tmp_path, "LipsFormer-Swin-S", 0.5, files={"alphas.csv": NOTHING})
     assert [axes.get_title(loc="left") for axes in drawn_of("qi2023.fig5", evidence_of(tmp_path)).axes] == [
         "LipsFormer-Swin-T"
     ]
@@ -205,7 +156,7 @@ def test_accuracy_over_depth_says_what_was_lost(tmp_path):
 def test_a_guess_is_drawn_below_the_accuracies_over_depth(tmp_path):
     pretend.deep(tmp_path, "pre_norm", 12, 0.8)
     labels = {"dataset": "digits"}
-    pretend.write_run(tmp_path, "layer_scale", "prepare_images", labels, "digits", {"classes_count": 4}, {})
+    pretend.write_run(tmp_path, "prepare_images", labels, {"classes_count": 4}, study="layer_scale")
     drawn = drawn_of("addition.layer_scale_accuracy", evidence_of(tmp_path))
     lines = [one.get_xdata()[0] for one in drawn.axes[0].get_lines()]
     assert 0.25 in lines and drawn.axes[0].get_xlim()[0] < 0.25

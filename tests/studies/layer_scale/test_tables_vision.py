@@ -27,17 +27,10 @@ TABLES = {name: ALL[name] for name in (*DEFINED, *ADDITIONS)}
 METRICS = {"accuracy", "throughput", "peak_memory", "trainability"}
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    pretend.quicken(monkeypatch)
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patched:
-        pretend.quicken(patched)
-        small = type("Small", (pretend.Study,), {"seeds": (0, 1), "depths": (12, 24)})()
-        return evidence_of(small.write(tmp_path_factory.mktemp("vision")))
+    small = type("Small", (pretend.Study,), {"seeds": (0, 1), "depths": (12, 24)})()
+    return evidence_of(small.write(tmp_path_factory.mktemp("vision")))
 
 
 def own(name, evidence):

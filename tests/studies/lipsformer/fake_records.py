@@ -6,12 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relearn.runs.record import Run
-
-from ..gradinit.fake_records import text_of
+from .. import fake_run
 
 NETWORK = "LipsFormer-Swin-T"  # whose layers all cases are, but where a test says otherwise
-PAPERS = {"lipsformer": "qi2023", "lrformer": "ye2023"}
 #: network: millions of parameters, giga multiply-adds, printed millions and giga
 SIZES: dict[str, tuple[float, float, float, float | None]] = {
     "Swin-T": (28.29, 4.49, 29, 4.5),
@@ -26,21 +23,7 @@ SIZES: dict[str, tuple[float, float, float, float | None]] = {
 }
 
 
-def write_run(
-    root: Path,
-    study: str,
-    step: str,
-    labels: Mapping[str, str],
-    metrics: Mapping[str, float],
-    files: Mapping[str, Sequence[Mapping[str, Any]]],
-) -> Path:
-    out = root / "runs" / study / step / "/".join(labels.values()) / "seed0"
-    named = {"study": study, "paper": PAPERS[study], "step": step, "labels": labels, "scale": "mini"}
-    with Run(out, **named, seed=0, settings={}) as run:
-        for name, rows in files.items():
-            run.output(name).write_bytes(text_of(rows))
-        run.finish(metrics)
-    return out
+write_run = fake_run.write_run
 
 
 def count(root: Path, network: str, **changed: Any) -> None:
@@ -63,11 +46,11 @@ def count(root: Path, network: str, **changed: Any) -> None:
     metrics = {"parameters_millions": millions, "multiply_adds_giga": giga}
     write_run(
         root,
-        "lipsformer",
         "count_params_flops",
         {"network": network},
         metrics,
         {"counts.csv": [{**row, **changed}]},
+        study="lipsformer",
     )
 
 
@@ -79,7 +62,7 @@ def cases(root: Path, study: str, protocol: str, rows: Sequence[Mapping[str, Any
         "bound_share_max": 1.0,
         "printed_share_max": 1.5,
     }
-    write_run(root, study, "check_theorems", {"protocol": protocol}, metrics, {"cases.csv": rows})
+    write_run(root, "check_theorems", {"protocol": protocol}, metrics, {"cases.csv": rows}, study=study)
 
 
 def theorem_1(case: str, p: str, norm: float, holds: int = 1, printed_holds: int = 1) -> dict[str, Any]:

@@ -20,10 +20,11 @@ from relearn import cli
 from relearn.data import imagenet_real
 from relearn.models import checkpoints, timm_names, vision
 from relearn.models.vision import create
-from relearn.runs import record
 from relearn.studies import parameters
 from relearn.studies.lipsformer.plan import plan
 from relearn.studies.lipsformer.steps import evaluate_imagenet as retest
+
+from ...steps.recorded import made_by
 
 ROOT = Path(__file__).parents[3]
 VIT = {"name": "vit_tiny_patch16_224", "patch_size": 8, "embed_dim": 8, "depth": 1, "num_heads": 2}
@@ -112,19 +113,8 @@ def truth(net, mirror: Path, real: Path) -> dict[str, tuple[float, int]]:
 
 
 def step(out: Path, weights: Path, file: Path | None = None, **changed: Any) -> dict[str, Any]:
-    settings = SETTINGS | changed
     inputs = {"weights": [weights]} | ({"real": [file]} if file else {})
-    what: dict[str, Any] = {
-        "study": "lipsformer",
-        "paper": "qi2023",
-        "step": "evaluate_imagenet",
-        "scale": "mini",
-    }
-    with record.Run(out, **what, labels={}, seed=0, settings=settings, inputs=inputs) as one:
-        retest.run(one, settings, inputs, "cpu", "fp32")
-    done = record.read(out)
-    assert record.verify_outputs(done) == []
-    return done
+    return made_by(retest, out, SETTINGS | changed, inputs=inputs, study="lipsformer")
 
 
 def rows_of(out: Path) -> dict[str, tuple[float, int]]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import os
-
 import pytest
 
 from relearn.measures.model_counts import NETWORKS, RIVALS
 from relearn.report import claims, coverage, grid, table, table_formats
 
 from ...report.conftest import FOLDERS, SECTIONS, chapter, evidence_of, values_of
+from ...steps.recorded import rows_of
 from . import fake_records as pretend
 
 ARTEFACTS = {
@@ -19,15 +17,10 @@ ARTEFACTS = {
     if one.where[0]["step"] in ("count_params_flops", "check_theorems")
 }
 DEFINED = {"qi2023.table2": 108, "qi2023.table4": 3, "qi2023.table5": 5, "qi2023.table7": 16}
-ACTIVATIONS = {"qi2023.appendix_a1", "qi2023.fig2"}  # test_activations.py
+ACTIVATIONS = {"qi2023.appendix_a1", "qi2023.fig2"}  # test_exact_steps.py
 ADDITIONS = {f"addition.{study}_constructions" for study in ("lipsformer", "lrformer")}
-OURS = {name: one for name, one in claims.load(FOLDERS).items() if name in pretend.PAPERS}
+OURS = {name: one for name, one in claims.load(FOLDERS).items() if name in ("lipsformer", "lrformer")}
 EXACT = {name for section in OURS.values() for name, one in section.items() if one["kind"] == "exact"}
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # no record has to survive a power cut
 
 
 def cells_of(name, evidence):
@@ -61,7 +54,7 @@ def test_table_2_is_counted_whole_and_says_what_is_not_built(tmp_path):
     counts = dict.fromkeys(RIVALS, (21000000.0, 3970000000.0))
     rows = [{"network": name, "parameters": a, "multiply_adds": b} for name, (a, b) in counts.items()]
     pretend.write_run(
-        tmp_path, "lipsformer", "count_params_flops", {"network": "rivals"}, {}, {"counts.csv": rows}
+        tmp_path, "count_params_flops", {"network": "rivals"}, {}, {"counts.csv": rows}, study="lipsformer"
     )
     known = evidence_of(tmp_path)
     cover = coverage.cover(ARTEFACTS["qi2023.table2"], known)
@@ -221,8 +214,7 @@ def test_small_layers_alone_are_partial(tmp_path, name, study, protocol):
     """The size is computed from the cases: without one of the published size a claim is not reproduced."""
     pretend.study(tmp_path / "whole")
     (folder,) = (tmp_path / "whole/runs" / study / "check_theorems" / protocol).glob("*/cases.csv")
-    with folder.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(folder)
     small = {"network": "", "dim": 4, "length": 3}
     shrunk = [{key: small.get(key, value) or None for key, value in row.items()} for row in rows]
     for row in shrunk:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from relearn.measures.imagenet_mce import ALEXNET
-from relearn.runs.record import Run
 
-from ...report.fake_vision import quicken
-from ..gradinit.fake_records import text_of
-
-__all__ = ["Chapter", "quicken"]
+from .. import fake_run
 
 ATTENTIONS = (
     *("full", "window", "dynamic", "long_short", "long_short_best", "linformer", "linformer_window"),
@@ -42,40 +38,12 @@ LAYERS = 12
 Rows = Sequence[Mapping[str, Any]]
 
 
-def write_run(
-    root: Path,
-    study: str,
-    step: str,
-    labels: Mapping[str, str],
-    metrics: Mapping[str, float | None],
-    files: Mapping[str, Rows],
-    *,
-    seed: int = 0,
-    outcome: str = "ok",
-    settings: Mapping[str, Any] | None = None,
-    notes: Sequence[str] = (),
-) -> Path:
-    """One record below ``root/runs/<study>/<step>/<labels>/seed<seed>``."""
-    out = root / "runs" / study / step / "/".join(labels.values()) / f"seed{seed}"
-    named = {"study": study, "paper": "zhu2022", "step": step, "labels": labels, "scale": "mini"}
-    with Run(out, **named, seed=seed, settings=dict(settings or {})) as run:
-        for name, rows in files.items():
-            run.output(name).write_bytes(text_of(rows))
-        failed = outcome != "ok"
-        run.finish(
-            {name: math.nan if value is None else value for name, value in metrics.items()},
-            outcome=outcome,
-            outcome_step=3 if failed else None,
-            outcome_reason="not ok" if failed else None,
-            notes=list(notes),
-        )
-    return out
+write_run = partial(fake_run.write_run, study="long_short")
 
 
 def sequences(root: Path, task: str, mean: float) -> Path:
     return write_run(
         root,
-        "long_short",
         "prepare_lra",
         {"task": task},
         {"mean_length_count": mean, "samples_count": 100.0},
@@ -119,7 +87,7 @@ def understand(
     }
     settings = {"layers": 2, "arguments": {"window": window, "rank": rank}}
     labels = {"task": task, "attention": attention}
-    return write_run(root, "long_short", "train_lra", labels, metrics, files, settings=settings, **more)
+    return write_run(root, "train_lra", labels, metrics, files, settings=settings, **more)
 
 
 def norms(ratio: float, value_ratio: float | None = None, layers: int = LAYERS) -> Rows:
@@ -171,7 +139,7 @@ def predict(
     ]
     own = {"history.csv": history, "norms.csv": norms(ratio, 1 + 0.8 * (ratio - 1)), **(files or {})}
     labels = {"dataset": dataset, "variant": variant}
-    return write_run(root, "long_short", "train_long_char_lm", labels, metrics, own, **more)
+    return write_run(root, "train_long_char_lm", labels, metrics, own, **more)
 
 
 def aligned(
@@ -181,7 +149,7 @@ def aligned(
     own = rows or norms(1.0 if variant == "dual_norm" else 1.2)
     labels, files = {"dataset": dataset, "variant": variant}, {"norms.csv": own}
     metrics = {"parameters_count": parameters}
-    return write_run(root, "long_short", "initial_norms", labels, metrics, files)
+    return write_run(root, "initial_norms", labels, metrics, files)
 
 
 def curve(
@@ -216,7 +184,6 @@ def curve(
     own = {"layers": 1, **(LAYER if settings is None else settings)}
     return write_run(
         root,
-        "long_short",
         "benchmark_attention",
         {"protocol": "curve"},
         metrics,
@@ -244,9 +211,7 @@ def latency(root: Path, seconds: Callable[[str, str], float | None] = lambda att
         for mode in ("forward", "train")
         if row[f"{mode}_s"] is not None
     }
-    return write_run(
-        root, "long_short", "benchmark_attention", {"protocol": "latency"}, metrics, {"latency.csv": rows}
-    )
+    return write_run(root, "benchmark_attention", {"protocol": "latency"}, metrics, {"latency.csv": rows})
 
 
 def counted(
@@ -275,23 +240,19 @@ def count_lra(root: Path, changed: Mapping[tuple[str, str], float | None] | None
             if giga is not None:
                 rows.append(counted(attention, task, giga, printed))
     metrics = {f"{row['model']}_{row['task_or_input']}_gflops": row["flops_count"] / 1e9 for row in rows}
-    return write_run(
-        root, "long_short", "count_params_flops", {"family": "lra"}, metrics, {"counts.csv": rows}
-    )
+    return write_run(root, "count_params_flops", {"family": "lra"}, metrics, {"counts.csv": rows})
 
 
 def count_language(root: Path, small: float = 44.1e6, large: float = 110.3e6) -> Path:
     metrics = {"small_parameters_count": small, "large_parameters_count": large}
     rows = [counted("small", 2048, None, None, small / 1e6), counted("large", 2048, None, None, large / 1e6)]
-    return write_run(
-        root, "long_short", "count_params_flops", {"family": "language"}, metrics, {"counts.csv": rows}
-    )
+    return write_run(root, "count_params_flops", {"family": "language"}, metrics, {"counts.csv": rows})
 
 
 def count_vision(root: Path) -> Path:
     sized = [("CvT-13", 224), ("CvT-13", 384), ("CvT-21", 224), ("CvT-LS-13", 224), ("ResNet-101", 224)]
     rows = [counted(name, size, size / 50, None, 20.0 + at) for at, (name, size) in enumerate(sized)]
-    return write_run(root, "long_short", "count_params_flops", {"family": "vision"}, {}, {"counts.csv": rows})
+    return write_run(root, "count_params_flops", {"family": "vision"}, {}, {"counts.csv": rows})
 
 
 def classify(root: Path, network: str, accuracy: float | None, **more: Any) -> Path:
@@ -301,7 +262,7 @@ def classify(root: Path, network: str, accuracy: float | None, **more: Any) -> P
     files = {
         "history.csv": [{"epoch": 1.0, "step": 10, "loss": 2.0, "lr": 1e-3, "test_accuracy_frac": shown}]
     }
-    return write_run(root, "long_short", "train_vision", {"network": network}, metrics, files, **more)
+    return write_run(root, "train_vision", {"network": network}, metrics, files, **more)
 
 
 def similarity(
@@ -325,7 +286,6 @@ def similarity(
         metrics["last_window_count"] = float(window)
     return write_run(
         root,
-        "long_short",
         "patch_similarity",
         {"network": network},
         metrics,
@@ -336,13 +296,11 @@ def similarity(
 
 def throughput(root: Path, network: str, images: float) -> Path:
     metrics = {"images_per_s": images}
-    return write_run(root, "long_short", "throughput", {"network": network}, metrics, {})
+    return write_run(root, "throughput", {"network": network}, metrics, {})
 
 
 def adapt(root: Path, variant: str, accuracy: float, **more: Any) -> Path:
-    return write_run(
-        root, "long_short", "convert_roberta", {"variant": variant}, {"acc_frac": accuracy}, {}, **more
-    )
+    return write_run(root, "convert_roberta", {"variant": variant}, {"acc_frac": accuracy}, {}, **more)
 
 
 def errors(base: float = 0.2) -> dict[str, float]:
@@ -397,7 +355,9 @@ def withstand(
             "notes", ["mce_frac: relative to AlexNet's published errors, 15 corruptions of set c"]
         )
     files = {"sets.csv": rows, "attacks.csv": [{**attack, "accuracy_frac": accuracy / 3}]}
-    return write_run(root, "robustness", "evaluate_robustness", {"network": network}, metrics, files, **more)
+    return write_run(
+        root, "evaluate_robustness", {"network": network}, metrics, files, study="robustness", **more
+    )
 
 
 class Chapter:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from pathlib import Path
@@ -18,6 +17,8 @@ from relearn.runs import record
 from relearn.studies.long_short.steps import benchmark_attention as cost
 from relearn.studies.long_short.steps import peak_memory
 from relearn.studies.long_short.steps.cost_cases import CurveCase, LatencyCase
+
+from ...steps.recorded import rows_of
 
 SIZES = ("layers", "dim", "heads", "ffn", "window", "segment", "rank", "vocabulary")
 MODEL = dict(zip(SIZES, (1, 8, 2, 16, 4, 4, 1, 11), strict=True))
@@ -56,8 +57,7 @@ def step(out: Path, told: dict[str, Any]) -> int:
 
 
 def table(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+    return rows_of(path)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from relearn.report.quantities import Evidence
 from relearn.studies.long_short.claims import PREDICATES
 from relearn.studies.robustness.claims import PRINTED, SETS
 
-from ...report.conftest import FOLDERS, SECTIONS, evidence_of, values_of
+from ...report.conftest import FOLDERS, SECTIONS, evidence_of, part, values_of
 from . import fake_records as pretend
 
 ALL = claims.load(FOLDERS)
@@ -29,21 +29,11 @@ TRAINED = {
 SEEDS = (0, 1, 2)
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    pretend.quicken(monkeypatch)
-
-
 def judged(root, name=None):
     runs = evidence_of(root).runs
     known = {study: Evidence(run for run in runs if run.study == study) for study in OURS}
     found = {claim.id: claim for claim in claims.judge_all(OURS, known, SECTIONS)}
     return found[name] if name else found
-
-
-def part(claim, begin):
-    (found,) = [one for one in claim.parts if one.name.startswith(begin)]
-    return found
 
 
 def test_every_claim_has_a_predicate():

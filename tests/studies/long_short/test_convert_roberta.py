@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import csv
 import json
 import math
 from pathlib import Path
@@ -13,20 +12,18 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from relearn import cli, torchvision_schema
+from relearn import cli
 from relearn.data.masked_batches import NONE, TokenBatches
 from relearn.models import long_short_roberta_files as files
 from relearn.models.long_short_roberta import transformers
 from relearn.models.roberta_calls import Classes, Guesses
-from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
 from relearn.steps.trained import masked_tokens
 from relearn.studies.long_short.steps import convert_roberta as adapt
 from relearn.studies.long_short.steps import convert_start as adapt_start
 from relearn.studies.long_short.steps import mlm_losses as adapt_losses
 
-torchvision_schema.declare()
-pytest.importorskip("transformers", reason="an optional extra")
+from ...steps.recorded import killed, rows_of
 
 STAGE = {"steps": 20, "warmup_steps": 2, "batch_size": 8, "lr": 3.0e-3, "weight_decay": 0.01}
 SETTINGS: dict[str, Any] = {
@@ -75,8 +72,7 @@ class Bench:
         return record.read(self.runs / name) if code == 0 else {}
 
     def rows(self, name: str, file: str) -> list[dict[str, str]]:
-        with (self.runs / name / file).open(newline="") as table:
-            return list(csv.DictReader(table))
+        return rows_of(self.runs / name / file)
 
 
 @pytest.fixture(scope="module")
@@ -198,18 +194,13 @@ def test_batches_are_the_same_for_both(bench: Bench, monkeypatch: pytest.MonkeyP
 def test_a_killed_run_goes_on_where_it_was(
     bench: Bench, stage: str, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save = checkpoints.Checkpoint.save
-
-    def dying(self, state):  # type: ignore[no-untyped-def]
-        save(self, state)
-        if self.folder.name == stage and state["steps"] == at:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(adapt, "SAVED", 5)
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)
     name = f"killed_{stage}"
-    bench.run(name, code=130)
-    monkeypatch.undo()
+    with (
+        monkeypatch.context() as patched,
+        killed(lambda one, state: one.folder.name == stage and state["steps"] == at),
+    ):
+        patched.setattr(adapt, "SAVED", 5)
+        bench.run(name, code=130)
     assert not (bench.runs / name / "record.json").exists()
     resumed = bench.run(name)
     whole = record.read(bench.runs / "run")

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.text import Text
 
-from relearn.report import coverage, figures
+from relearn.report import coverage
 from relearn.report.quantities import Evidence
 
-from ...report.conftest import RENDERERS, chapter, evidence_of
+from ...report.conftest import chapter, evidence_of
+from ...report.drawn import (
+    check_cells,
+    check_equal_files,
+    check_nothing_is_covered,
+    check_panels,
+    drawn_of,
+    labels,
+    points_of,
+    words,
+)
 from . import fake_records as pretend
 
 ALL = chapter("long_short")
@@ -21,37 +28,11 @@ SIZES = {"zhu2022.fig5.3": (2, 2, 4, 8), "zhu2022.fig5.5": (2, 2, 12, 12), "zhu2
 FIGURES = {name: ALL[name] for name in SIZES}
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    pretend.quicken(monkeypatch)
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patched:
-        pretend.quicken(patched)
-        small = type("Small", (pretend.Chapter,), {"seeds": (0, 1), "tasks": ()})()
-        found = evidence_of(small.write(tmp_path_factory.mktemp("long_short")))
-        return Evidence(run for run in found.runs if run.study == "long_short")
-
-
-def points_of(name, evidence):
-    artefact = FIGURES[name]
-    module = importlib.import_module(RENDERERS[artefact.renderer])
-    return module.points(artefact, evidence)
-
-
-def drawn_of(name, evidence):
-    module = importlib.import_module(RENDERERS[FIGURES[name].renderer])
-    return module.draw(FIGURES[name], points_of(name, evidence))
-
-
-def words(drawn):
-    return [text.get_text() for text in drawn.findobj(lambda item: hasattr(item, "get_text"))]
-
-
-def labels(drawn):
-    return [text.get_text() for legend in drawn.legends for text in legend.get_texts()]
+    small = type("Small", (pretend.Chapter,), {"seeds": (0, 1), "tasks": ()})()
+    found = evidence_of(small.write(tmp_path_factory.mktemp("long_short")))
+    return Evidence(run for run in found.runs if run.study == "long_short")
 
 
 def test_all_figures_are_there():
@@ -60,44 +41,16 @@ def test_all_figures_are_there():
 
 @pytest.mark.parametrize("name", SIZES)
 def test_every_figure_is_drawn_with_and_without_runs(name, whole, tmp_path):
-    empty, full, _, _ = SIZES[name]
-    module = importlib.import_module(RENDERERS[FIGURES[name].renderer])
-    for known, panels, said in ((evidence_of(tmp_path), empty, empty), (whole, full, 0)):
-        assert all(set(point) == set(module.FIELDS) for point in points_of(name, known))
-        drawn = drawn_of(name, known)
-        assert len(drawn.axes) == panels
-        assert sum(text == "not run" for text in words(drawn)) == said
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_legends_and_titles_cover_no_panel_and_no_other(name, whole):
-    drawn = drawn_of(name, whole)
-    FigureCanvasAgg(drawn).draw()
-    areas = [axes.get_window_extent() for axes in drawn.axes]
-    outside = [legend.get_window_extent() for legend in drawn.legends]
-    for axes in drawn.axes:
-        title = axes.get_title(loc="left")
-        outside += [t.get_window_extent() for t in axes.findobj(Text) if title and t.get_text() == title]
-        outside += [axes.get_legend().get_window_extent()] if axes.get_legend() else []
-    for at, box in enumerate(outside):
-        assert not any(box.overlaps(area) for area in areas)
-        assert not any(box.overlaps(other) for other in outside[at + 1 :])
-        assert box.x0 >= 0 and box.x1 <= drawn.bbox.width and box.y0 >= 0
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_cells_are_counted(name, whole, tmp_path):
-    measured, defined = SIZES[name][2:]
-    found = coverage.cover(FIGURES[name], whole)
-    assert (found.measured, found.defined) == (measured, defined)
-    assert coverage.cover(FIGURES[name], evidence_of(tmp_path)).measured == 0
+    empty, full, *cells = SIZES[name]
+    check_panels(name, evidence_of(tmp_path), empty, gaps=empty)
+    check_panels(name, whole, full, gaps=0)
+    check_nothing_is_covered(drawn_of(name, whole))
+    check_cells(name, whole, evidence_of(tmp_path), *cells)
 
 
 @pytest.mark.parametrize("name", SIZES)
 def test_equal_records_give_equal_files(name, whole, tmp_path):
-    both = [figures.render(FIGURES[name], whole, RENDERERS, tmp_path / folder) for folder in ("a", "b")]
-    for one, other in zip(*both):
-        assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 300
+    check_equal_files(name, whole, tmp_path)
 
 
 # figure 5.3
@@ -200,9 +153,7 @@ def test_what_a_machine_has_no_memory_for_is_left_out(tmp_path):
         }
         for name, length, step in (("full", 1024, 0.1), ("full", 4096, None), ("long_short", 4096, 0.2))
     ]
-    pretend.write_run(
-        tmp_path, "long_short", "benchmark_attention", {"protocol": "curve"}, {}, {"cost.csv": rows}
-    )
+    pretend.write_run(tmp_path, "benchmark_attention", {"protocol": "curve"}, {}, {"cost.csv": rows})
     known = evidence_of(tmp_path)
     assert [(p["attention"], p["length"]) for p in points_of("zhu2022.fig5.5", known)] == [
         ("full", 1024),
@@ -238,7 +189,5 @@ def test_other_networks_have_their_own_panel(tmp_path):
 def test_a_similarity_that_is_not_finite_is_left_out(tmp_path):
     rows = [{"moment": "end", "layer": n, "cosine": math.nan if n == 2 else 0.5} for n in (1, 2, 3)]
     metrics = {"deep_cosine": None, "start_deep_cosine": None}
-    pretend.write_run(
-        tmp_path, "long_short", "patch_similarity", {"network": "CvT-13"}, metrics, {"similarity.csv": rows}
-    )
+    pretend.write_run(tmp_path, "patch_similarity", {"network": "CvT-13"}, metrics, {"similarity.csv": rows})
     assert [p["layer"] for p in points_of("zhu2022.fig5.6", evidence_of(tmp_path))] == [1, 3]

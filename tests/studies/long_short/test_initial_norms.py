@@ -11,16 +11,14 @@ from relearn.models import long_short_lm
 from relearn.runs import record
 from relearn.studies.long_short.steps import initial_norms
 
+from ...steps.recorded import made_by
+
 SMALL = {"layers": 2, "dim": 32, "heads": 2, "ffn": 16, "window": 32, "segment": 8, "rank": 1}
 
 
 def step(out: Path, stream: Path, **changed) -> dict:
     settings = {"size": "small", "dual_norm": True, "characters": 100, **changed}
-    what = {"study": "long_short", "paper": "zhu2022", "step": "initial_norms", "scale": "mini"}
-    given = {"stream": [stream]}
-    with record.Run(out, **what, labels={}, seed=0, settings=settings, inputs=given) as one:
-        initial_norms.run(one, settings, given, "cpu", "fp32")
-    return record.read(out)
+    return made_by(initial_norms, out, settings, inputs={"stream": [stream]}, study="long_short")
 
 
 def test_ratios_of_every_layer_with_and_without_dual_norm(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from relearn.runs import exit_codes, record
 from relearn.steps.tasks import vision_recipe
 from relearn.studies.long_short.steps.patch_similarity import summary
 
+from ...steps.recorded import rows_of
 from ...steps.vision_runs import NETWORKS, RECIPE, SPLIT
 
 SETTINGS = {"task": "images", "images": 60, "batch_size": 32, "absolute": False}
@@ -51,8 +51,7 @@ class Bench:
         )
 
     def rows(self, name: str) -> list[dict[str, str]]:
-        with (self.root / name / "similarity.csv").open(newline="", encoding="utf-8") as table:
-            return list(csv.DictReader(table))
+        return rows_of(self.root / name / "similarity.csv")
 
 
 @pytest.fixture(scope="module")

@@ -39,17 +39,10 @@ TABLES = {name: one for name, one in ALL.items() if one.kind == "table"}
 ADDITIONS = sorted(name for name, one in TABLES.items() if one.addition)
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    pretend.quicken(monkeypatch)
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patched:
-        pretend.quicken(patched)
-        small = type("Small", (pretend.Chapter,), {"seeds": (0, 1)})()
-        return evidence_of(small.write(tmp_path_factory.mktemp("long_short")))
+    small = type("Small", (pretend.Chapter,), {"seeds": (0, 1)})()
+    return evidence_of(small.write(tmp_path_factory.mktemp("long_short")))
 
 
 def own(name, evidence):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import csv
 import json
 import math
 from pathlib import Path
@@ -17,10 +16,11 @@ import torch
 from relearn import cli
 from relearn.data.prepared_stream import load_prepared_stream, prepare, save_stream
 from relearn.models import long_short_lm
-from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
 from relearn.steps.trained import clock as clocks
 from relearn.studies.long_short.steps import train_long_char_lm as predict
+
+from ...steps.recorded import killed, rows_of
 
 SETTINGS: dict[str, Any] = {
     "attention": "long_short",
@@ -72,8 +72,7 @@ class Bench:
         return record.read(self.runs / name)
 
     def rows(self, name: str, file: str = "history.csv") -> list[dict[str, str]]:
-        with (self.runs / name / file).open(newline="") as lines:
-            return list(csv.DictReader(lines))
+        return rows_of(self.runs / name / file)
 
 
 @pytest.fixture(scope="module")
@@ -181,22 +180,14 @@ def test_full_attention_has_no_norms_and_sees_the_same_context(bench: Bench) -> 
 
 
 @pytest.mark.parametrize("stop", [50, "phase"])
-def test_a_killed_job_resumes_and_ends_the_same(
-    bench: Bench, stop: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save = checkpoints.Checkpoint.save
-
-    def dying(self: Any, state: dict[str, Any]) -> None:
-        save(self, state)
-        if state.get("phase") == 1 if stop == "phase" else state["steps"] == stop:
-            raise KeyboardInterrupt
+def test_a_killed_job_resumes_and_ends_the_same(bench: Bench, stop: Any) -> None:
+    def here(_: Any, state: dict[str, Any]) -> bool:
+        return state.get("phase") == 1 if stop == "phase" else state["steps"] == stop
 
     name = f"again_{stop}"
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)
-    with contextlib.suppress(KeyboardInterrupt):
+    with killed(here), contextlib.suppress(KeyboardInterrupt):
         assert bench.run(name) != 0
     assert not (bench.runs / name / "record.json").exists()
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", save)
     done, whole = bench.done(name), record.read(bench.runs / "run")
     assert any("resumed" in note for note in done["notes"])
     assert {**done["metrics"], "step_s": 0} == {**whole["metrics"], "step_s": 0}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from pathlib import Path
@@ -16,9 +15,10 @@ from relearn.data.lra.sequences import load
 from relearn.layers.efficient import KINDS
 from relearn.models import lra_encoder
 from relearn.models.lra_encoder import create
-from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
 from relearn.studies.long_short.steps import train_lra as understand
+
+from ...steps.recorded import killed, loaded, rows_of
 
 DATA = {
     "text": {"dataset": "python", "max_length": 48, "form": {}},
@@ -73,8 +73,7 @@ class Bench:
         return self.step("train_lra", name, settings, *more, code=code)
 
     def rows(self, name: str, file: str) -> list[dict[str, str]]:
-        with (self.runs / name / file).open(newline="") as table:
-            return list(csv.DictReader(table))
+        return rows_of(self.runs / name / file)
 
 
 @pytest.fixture(scope="module")
@@ -193,22 +192,16 @@ def test_batches_are_the_same_for_every_attention(bench: Bench, monkeypatch: pyt
     assert seen[0][:5] == seen[1][:5] != seen[2][:5]
 
 
-def test_a_killed_run_goes_on_where_it_was(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_goes_on_where_it_was(bench: Bench) -> None:
     whole = bench.run("whole", steps=120)
-    save, load_, seen = checkpoints.Checkpoint.save, checkpoints.Checkpoint.load, []
-
-    def dying(self, state):  # type: ignore[no-untyped-def]
-        save(self, state)
-        if state["steps"] == 50:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)
-    with pytest.raises((AssertionError, KeyboardInterrupt)):
+    with (
+        killed(lambda _, state: state["steps"] == 50),
+        pytest.raises((AssertionError, KeyboardInterrupt)),
+    ):
         bench.run("resumed", steps=120)
     assert not (bench.runs / "resumed/record.json").exists()
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", save)
-    monkeypatch.setattr(checkpoints.Checkpoint, "load", lambda self: seen.append(load_(self)) or seen[-1])
-    resumed = bench.run("resumed", steps=120)
+    with loaded() as seen:
+        resumed = bench.run("resumed", steps=120)
     assert seen[0]["steps"] == 50
     timed = dict.fromkeys(("step_s", "load_s", "data_share_frac"), 0)
     assert {**resumed["metrics"], **timed} == {**whole["metrics"], **timed}

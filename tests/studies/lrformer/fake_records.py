@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from relearn.runs.record import Run
-
-from ..gradinit.fake_records import text_of
+from .. import fake_run
 
 VARIANTS = ("dot_dense", "dot_gp", "lrsa_dense", "lrsa_gp")
 SETS = ("cifar100", "corrupted", "gaussian_noise", "natural_patches")
@@ -24,23 +22,15 @@ def write_run(
     step: str,
     variant: str,
     metrics: Mapping[str, float],
-    files: Mapping[str, Sequence[Mapping[str, Any]]],
+    files: Any,
     *,
     depth: int = 12,
-    seed: int = 0,
-    outcome: str = "ok",
+    **more: Any,
 ) -> Path:
     """One record below ``root/runs/lrformer/<step>/<variant>/depth<depth>/seed<seed>``."""
-    out = root / "runs/lrformer" / step / variant / f"depth{depth}" / f"seed{seed}"
     labels = {"variant": variant, "depth": str(depth)}
-    named = {"study": "lrformer", "paper": "ye2023", "step": step, "labels": labels, "scale": "mini"}
-    with Run(out, **named, seed=seed, settings={}) as run:
-        for name, rows in files.items():
-            run.output(name).write_bytes(text_of(rows))
-        failed = outcome != "ok"
-        reason = {"outcome_step": 3, "outcome_reason": "not ok"} if failed else {}
-        run.finish(dict(metrics), outcome=outcome, **reason)
-    return out
+    place = f"{variant}/depth{depth}"
+    return fake_run.write_run(root, step, labels, metrics, files, study="lrformer", place=place, **more)
 
 
 def classify(root: Path, variant: str, accuracy: float = 0.8, **more: Any) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +21,8 @@ from relearn.models.files import ModelFile
 from relearn.runs import record
 from relearn.steps import prepare_images as prepare
 from relearn.studies.lrformer.steps import evaluate_uncertainty as uncertainty
+
+from ...steps.recorded import rows_of
 
 SETS = ["uniform_noise", "natural_patches", "corrupted"]
 DISTANCES = [0.0, 1.0, 4.0, 40.0]
@@ -96,8 +97,7 @@ class Runs:
             return self.step(uncertainty, name, SETTINGS | changes, inputs, seed)
 
     def rows(self, name: str, file: str) -> list[dict[str, str]]:
-        with (self.root / name / file).open(newline="", encoding="utf-8") as table:
-            return list(csv.DictReader(table))
+        return rows_of(self.root / name / file)
 
     def answers(self, kind: str, pixels: torch.Tensor):
         """Logits that count and variance, without the step."""

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import StepPatch
-from matplotlib.text import Text
 from scipy import stats
 
-from relearn.report import claims, coverage, figures, grid, table
+from relearn.report import claims, coverage, grid, table
 from relearn.studies.lrformer.claims import PREDICATES
 from relearn.studies.lrformer.figures import entropy_distance, entropy_histograms, reliability
 
-from ...report.conftest import FOLDERS, RENDERERS, SECTIONS, chapter, evidence_of
-from ...report.fake_vision import quicken
+from ...report.conftest import FOLDERS, SECTIONS, chapter, evidence_of
+from ...report.drawn import (
+    check_equal_files,
+    check_nothing_is_covered,
+    check_panels,
+    drawn_of,
+)
 from . import fake_records as pretend
 
 ARTEFACTS = chapter("lrformer")
@@ -26,16 +28,9 @@ PANELS = {"addition.lrformer_entropy": 8, "addition.lrformer_reliability": 2, "a
 CLAIM = "gp_is_distance_aware"
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    quicken(monkeypatch)
-
-
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patched:
-        quicken(patched)
-        return evidence_of(pretend.Study().write(tmp_path_factory.mktemp("lrformer")))
+    return evidence_of(pretend.Study().write(tmp_path_factory.mktemp("lrformer")))
 
 
 def judged(root):
@@ -199,47 +194,21 @@ def test_tables_are_lines_of_one_width(name, study, tmp_path):
 # figures
 
 
-def words(drawn):
-    return [text.get_text() for text in drawn.findobj(lambda item: hasattr(item, "get_text"))]
-
-
-def drawn_of(name, evidence):
-    module = importlib.import_module(RENDERERS[FIGURES[name].renderer])
-    return module.draw(FIGURES[name], module.points(FIGURES[name], evidence))
-
-
 def test_the_figures_are_these():
     assert set(FIGURES) == set(PANELS)
 
 
 @pytest.mark.parametrize("name", PANELS)
 def test_every_figure_is_drawn_with_and_without_runs(name, study, tmp_path):
-    for known, said in ((evidence_of(tmp_path), PANELS[name]), (study, 0)):
-        drawn = drawn_of(name, known)
-        assert len(drawn.axes) == PANELS[name]
-        assert sum(text == "not run" for text in words(drawn)) == said
-
-
-@pytest.mark.parametrize("name", PANELS)
-def test_legends_and_titles_cover_no_panel_and_no_other(name, study):
-    drawn = drawn_of(name, study)
-    FigureCanvasAgg(drawn).draw()
-    areas = [axes.get_window_extent() for axes in drawn.axes]
-    outside = [legend.get_window_extent() for legend in drawn.legends]
-    for axes in drawn.axes:
-        title = axes.get_title(loc="left")
-        outside += [t.get_window_extent() for t in axes.findobj(Text) if title and t.get_text() == title]
-    for at, box in enumerate(outside):
-        assert not any(box.overlaps(area) for area in areas)
-        assert not any(box.overlaps(other) for other in outside[at + 1 :])
-        assert box.x0 >= 0 and box.x1 <= drawn.bbox.width
+    empty = full = PANELS[name]
+    check_panels(name, evidence_of(tmp_path), empty, gaps=empty)
+    check_panels(name, study, full, gaps=0)
+    check_nothing_is_covered(drawn_of(name, study))
 
 
 @pytest.mark.parametrize("name", PANELS)
 def test_equal_records_give_equal_files(name, study, tmp_path):
-    made = [figures.render(FIGURES[name], study, RENDERERS, tmp_path / folder) for folder in ("a", "b")]
-    for one, other in zip(*made):
-        assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 300
+    check_equal_files(name, study, tmp_path)
 
 
 def test_histograms_are_shares_that_add_up_and_are_drawn(tmp_path):

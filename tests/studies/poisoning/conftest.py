@@ -10,6 +10,7 @@ import pytest
 from relearn import cli
 
 from ...report.conftest import evidence, make_study, root  # noqa: F401 (fixtures)
+from ...steps.recorded import rows_of
 
 TRIALS = {"poison_class": 8, "target_class": 6, "poisons": 2, "targets": 3}
 NETWORK = {"architecture": "ResNet18", "width": 0.125, "depth": 0.25}
@@ -104,10 +105,8 @@ def chain(tmp_path_factory) -> Chain:
 @pytest.fixture
 def read_trials():
     """The rows of a run's trials.csv, a dict each."""
-    import csv
 
     def read(folder: Path) -> list[dict[str, str]]:
-        with (folder / "trials.csv").open(newline="") as file:
-            return list(csv.DictReader(file))
+        return rows_of(folder / "trials.csv")
 
     return read

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from relearn.runs.record import Run
+from .. import fake_run
 
 VICTIMS = ("SENet18", "ResNet18", "MobileNetV2", "DenseNet121")
 ATTACKS = ("feature_collision", "convex_polytope")
@@ -19,46 +19,10 @@ CLASS_SIZE, FINE_TUNE, POISONS = 50, 500, 5
 
 
 def write_run(
-    root: Path,
-    step: str,
-    place: str,
-    labels: Mapping[str, str],
-    metrics: Mapping[str, float],
-    *,
-    seed: int = 0,
-    scale: str = "mini",
-    settings: Mapping[str, Any] | None = None,
-    rows: Iterable[Mapping[str, Any]] = (),
-    outcome: str = "ok",
-    threat_model: Mapping[str, Any] | None = None,
-    files: Mapping[str, bytes] | None = None,
+    root: Path, step: str, place: str, labels: Mapping[str, str], metrics: Mapping[str, float], **more: Any
 ) -> Path:
     """One record below ``root/runs/poisoning/<step>/<place>/seed<seed>``."""
-    out = root / "runs" / "poisoning" / step / place / f"seed{seed}"
-    rows = list(rows)
-    with Run(
-        out,
-        study="poisoning",
-        paper="zhu2022",
-        step=step,
-        labels=labels,
-        scale=scale,
-        seed=seed,
-        settings=settings or {},
-    ) as run:
-        for name, content in (files or {}).items():
-            run.output(name).write_bytes(content)
-        trials = (list(rows[0]), [list(row.values()) for row in rows]) if rows else None
-        failed = outcome != "ok"
-        run.finish(
-            metrics,
-            trials=trials,
-            outcome=outcome,
-            outcome_step=3 if failed else None,
-            outcome_reason="loss not finite" if failed else None,
-            threat_model=threat_model,
-        )
-    return out
+    return fake_run.write_run(root, step, labels, metrics, study="poisoning", place=place, **more)
 
 
 def write_classifier(root: Path, role: str, victim: str, accuracy: float, seed: int = 0) -> None:

@@ -13,6 +13,7 @@ from relearn.report.statistics import wilson
 from relearn.studies.poisoning.figures import bars, knn_sweep
 
 from ...report.conftest import RENDERERS, chapter, evidence_of
+from ...steps.recorded import rows_of
 from .fake_records import VICTIMS
 
 ARTEFACTS = chapter()
@@ -182,8 +183,7 @@ def test_where_no_attack_works_the_panel_counts_all_of_them(make_study):
 
 def test_points_come_back_from_the_csv(evidence, tmp_path):
     path = figures.render(RATES, evidence, RENDERERS, tmp_path)[0]
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(path)
     points = bars.points(RATES, evidence)
     assert [float(row["success"]) for row in rows if row["success"]] == [
         p["success"] for p in points if p["success"] is not None

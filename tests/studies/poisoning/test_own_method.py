@@ -21,6 +21,8 @@ from relearn.studies import parameters
 from relearn.studies.poisoning import own_method
 from relearn.studies.poisoning.plan import plan
 
+from ...steps.recorded import rows_of
+
 FILTERS = """
 import numpy as np
 
@@ -114,8 +116,7 @@ def call(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 
 def trials(root: Path, attack: str, defence: str) -> list[dict[str, str]]:
     (file,) = (root / "runs/poisoning/train").glob(f"transfer/{attack}/{defence}/*/seed0/trials.csv")
-    with file.open() as open_file:
-        return list(csv.DictReader(open_file))
+    return rows_of(file)
 
 
 def test_a_filter_that_keeps_everything_is_no_defence(

@@ -1,9 +1,15 @@
-"""The section ``poisoning`` of params.yaml: its names are those of the registries, and of the runs that the plan makes."""
+"""The section ``poisoning`` of params.yaml: its names are those of the registries, and of the runs that the plan makes.
+
+Every attack has a card, every card says everything, and the reference to the source is among it.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
+
+import pytest
 
 from relearn.methods import ATTACKS, DEFENCES
 from relearn.models import MODELS
@@ -90,3 +96,45 @@ def test_what_the_public_code_does_can_be_reached() -> None:
     assert families["craft"].settings_of(attack="convex_polytope")["target_dropout"] == "fixed"
     assert families["filter"].settings_of(**knn)["label_ties"] == "smallest"
     assert families["train"].settings_of(**knn)["train_mode"] is True
+
+
+PAGE = (Path(__file__).parents[3] / "docs/threat-models.md").read_text(encoding="utf-8")
+CARDS = dict(re.findall(r"^## `(\w+)`:[^\n]*\n(.*?)(?=^## )", PAGE, re.S | re.M))
+LINES = (
+    *(
+        "Goal",
+        "Knowledge",
+        "May change",
+        "Budget and norm",
+        "Poisons",
+        "Labels",
+        "Evaluated",
+        "What it is not",
+    ),
+    "Source",
+)
+
+
+@pytest.mark.parametrize("name", sorted({*ATTACKS, "white_box_watermark", "pgd"}))
+def test_every_attack_has_a_whole_card(name):
+    rows = dict(re.findall(r"^\| ([^|]+?) \| (.+?) \|$", CARDS[name], re.M))
+    assert tuple(rows) == LINES
+    assert all(len(text) > 3 for text in rows.values())
+
+
+def test_no_card_without_an_attack():
+    assert set(CARDS) == {*ATTACKS, "white_box_watermark", "pgd"}
+
+
+def test_every_attack_that_the_parameters_name_is_on_the_page():
+    import yaml
+
+    named = yaml.safe_load((Path(__file__).parents[3] / "params.yaml").read_text())["poisoning"]["craft"][
+        "attacks"
+    ]
+    for name in named:
+        assert f"`{name}`" in PAGE, name
+
+
+def test_the_page_says_how_to_use_it():
+    assert "## Responsible use" in PAGE

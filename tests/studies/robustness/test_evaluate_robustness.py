@@ -22,6 +22,7 @@ from relearn.studies.robustness.steps import evaluate_robustness as withstand
 from relearn.studies.robustness.steps.image_sets import Protocol, Row, hash_of_pixels
 from relearn.studies.robustness.steps.metrics import metrics_of
 
+from ...steps.recorded import made_by
 from ...steps.vision_runs import Runs
 from .networks import NOTHING, PROTOCOL, VIT, folder, network, some_identifiers
 
@@ -242,17 +243,7 @@ def test_folders_of_the_mirror_without_data(tmp_path: Path, monkeypatch: pytest.
 
     def step(name: str, changed: dict[str, Any], weights: str = "net.safetensors") -> dict:
         given = {"network": [tmp_path / weights]}
-        what: dict[str, Any] = {
-            "study": "robustness",
-            "paper": "zhu2022",
-            "step": "evaluate_robustness",
-            "scale": "mini",
-        }
-        with record.Run(
-            tmp_path / name, **what, labels={}, seed=0, settings=settings | changed, inputs=given
-        ) as one:
-            withstand.run(one, settings | changed, given, "cpu", "fp32")
-        return record.read(tmp_path / name)
+        return made_by(withstand, tmp_path / name, settings | changed, inputs=given, study="robustness")
 
     metrics = step("a", {"sets": {"val": "imagenet/val", "v2": ""}})["metrics"]
     assert metrics["parameters_count"] == sum(one.numel() for one in net.parameters())
@@ -283,16 +274,8 @@ def test_a_listed_folder_is_val(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("RELEARN_MIRROR", str(tmp_path))
     for part in ("train", "val"):
         folder(tmp_path / "mine" / part, ["a", "b", "c"], 2)
-    what: dict[str, Any] = {
-        "study": "robustness",
-        "paper": "zhu2022",
-        "scale": "mini",
-        "labels": {},
-        "seed": 0,
-    }
     listed = {"dataset": "mine", "sha256": None}
-    with record.Run(tmp_path / "listing", step="list_imagenet", **what, settings=listed) as one:
-        folder_step.run(one, listed, {}, "cpu", "fp32")
+    made_by(folder_step, tmp_path / "listing", listed, study="robustness", step="list_imagenet")
     net = network(3)
     with torch.no_grad():
         net.head.bias[1] += 1e4
@@ -301,11 +284,7 @@ def test_a_listed_folder_is_val(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     settings = NOTHING | {"sets": {"val": "", "a": ""}, "protocol": PROTOCOL}
 
     def step(name: str) -> dict:
-        with record.Run(
-            tmp_path / name, step="evaluate_robustness", **what, settings=settings, inputs=given
-        ) as one:
-            withstand.run(one, settings, given, "cpu", "fp32")
-        return record.read(tmp_path / name)
+        return made_by(withstand, tmp_path / name, settings, inputs=given, study="robustness")
 
     assert step("w")["metrics"]["acc_frac"] == 2 / 6
     next((tmp_path / "mine/val/a").iterdir()).rename(tmp_path / "mine/val/a/other.png")

@@ -7,6 +7,7 @@ held-out training images.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from relearn.models.layer_scale_start import layer_scale_start
@@ -21,6 +22,7 @@ SMALLEST = 1.0e-6
 
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     """The families of runs, by step."""
+    planned = partial(Family, study="layer_scale", scale=scale)
     own = params["layer_scale"]
     grid = own["grid"]
     drop_paths, class_tokens = grid["drop_paths"], grid["class_tokens"]
@@ -61,10 +63,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         *(_cell("drop_path", name, drop_paths["depth"]) for name in drop_paths["variants"]),
         *(_cell("class_token", name, class_tokens["depth"]) for name in class_tokens["variants"]),
     ]
-    tune = Family(
-        study="layer_scale",
+    tune = planned(
         step="train_vision",
-        scale=scale,
         folder="tuning/{of}/{variant}/depth{depth}/rate{rate}",
         cells=[
             {"of": cell["suite"], "variant": cell["variant"], "depth": cell["depth"], "rate": f"{rate:g}"}
@@ -88,10 +88,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             for rate in tuning["rates"]
         ]
 
-    train = Family(
-        study="layer_scale",
+    train = planned(
         step="train_vision",
-        scale=scale,
         folder="{suite}/{variant}/depth{depth}",
         cells=cells,
         seeds=own["seeds"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from relearn.studies import vision
@@ -15,13 +16,12 @@ THEOREMS = ["relearn.studies.lipsformer.steps.theorems"]
 
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     """The families of runs; activations are a separate family, because their runs write an additional file."""
+    planned = partial(Family, study=STUDY, scale=scale)
     own = params[STUDY]
     seeds, train, rivals = own["seeds"], _train(params, scale), own["count"]["rivals"]
     theorem_needs = Needs(mem_mb=4000, minutes=60, gpu=0)
-    count = Family(
-        study=STUDY,
+    count = planned(
         step="count_params_flops",
-        scale=scale,
         folder="{network}",
         cells=[{"network": name} for name in [*own["count"]["networks"], *([RIVALS] if rivals else [])]],
         seeds=seeds[:1],
@@ -30,10 +30,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         outputs={"counts": "counts.csv"},
         needs=Needs(mem_mb=4000, minutes=30, gpu=0),
     )
-    theorems = Family(
-        study=STUDY,
+    theorems = planned(
         step="check_theorems",
-        scale=scale,
         folder="{protocol}",
         cells=[{"protocol": name} for name in own["examine"] if name != "activations"],
         seeds=seeds,
@@ -43,10 +41,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         needs=theorem_needs,
         constraints={"protocol": "(?!activations)[a-z_0-9]+"},
     )
-    activations = Family(
-        study=STUDY,
+    activations = planned(
         step="check_theorems",
-        scale=scale,
         folder="activations",
         cells=[{}],
         seeds=seeds,
@@ -56,10 +52,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         outputs={"cases": "cases.csv", "curves": "curves.csv"},
         needs=theorem_needs,
     )
-    throughput = Family(
-        study=STUDY,
+    throughput = planned(
         step="throughput",
-        scale=scale,
         folder="{network}",
         cells=[{"network": name} for name in own["throughput"]["networks"]],
         seeds=seeds[:1],

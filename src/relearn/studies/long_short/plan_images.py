@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from relearn.layers.efficient import module_of as attention_module
@@ -32,6 +33,7 @@ def recipe_of(train: Mapping[str, Any], network: str) -> dict[str, Any]:
 
 def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     """Families for images, training, patch similarity, throughput and counts."""
+    planned = partial(Family, study=STUDY, scale=scale)
     own, folder = params[STUDY], vision.from_folder(params, STUDY)
     data = vision.images_path(params, scale, STUDY)
 
@@ -56,10 +58,8 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             "pairs": timed["repeats"],
         }
 
-    train = Family(
-        study=STUDY,
+    train = planned(
         step="train_vision",
-        scale=scale,
         folder="{network}",
         cells=[{"network": name} for name in own["grid"]["networks"]],
         seeds=own["seeds"],
@@ -69,10 +69,8 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         outputs=vision.TRAINED,
         needs=vision.training_needs(params, STUDY),
     )
-    similarity = Family(
-        study=STUDY,
+    similarity = planned(
         step="patch_similarity",
-        scale=scale,
         folder="{network}",
         cells=[{"network": name} for name in own["grid"]["similarity"]],
         seeds=own["seeds"],
@@ -82,10 +80,8 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         outputs={"rows": "similarity.csv"},
         needs=Needs(mem_mb=8000, minutes=240),
     )
-    throughput = Family(
-        study=STUDY,
+    throughput = planned(
         step="throughput",
-        scale=scale,
         folder="{network}",
         cells=[{"network": name} for name in own["throughput"]["networks"]],
         seeds=[0],
@@ -99,10 +95,8 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         outputs={"times": "throughput.csv"},
         needs=Needs(mem_mb=16000, minutes=120),
     )
-    count = Family(
-        study=STUDY,
+    count = planned(
         step="count_params_flops",
-        scale=scale,
         folder="{family}",
         cells=[{"family": name} for name in own["count_params_flops"]["families"]],
         seeds=[0],

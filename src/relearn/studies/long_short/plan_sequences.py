@@ -17,12 +17,11 @@ TASK = {"task": "|".join(TASKS)}
 
 def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     """Families for preparing the tasks, training on them, and two benchmarks."""
+    planned = partial(Family, study=STUDY, scale=scale)
     own = params[STUDY]
     data_seed = own["seeds"][0]  # generated samples do not depend on the training seed
-    prepare = Family(
-        study=STUDY,
+    prepare = planned(
         step="prepare_lra",
-        scale=scale,
         folder="{task}",
         cells=[{"task": task} for task in TASKS],
         seeds=[data_seed],
@@ -32,10 +31,8 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         needs=Needs(mem_mb=8000, minutes=480, gpu=0),
         constraints=TASK,
     )
-    train = Family(
-        study=STUDY,
+    train = planned(
         step="train_lra",
-        scale=scale,
         folder="{task}/{attention}",
         cells=[
             {"task": task, "attention": attention}

@@ -18,11 +18,10 @@ DATASET = {"dataset": "[a-z0-9_]+"}
 
 def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     """Families for preparing the texts, training character models, measuring initial norms, and converting encoders."""
+    planned = partial(Family, study=STUDY, scale=scale)
     own = params[STUDY]
-    prepare = Family(
-        study=STUDY,
+    prepare = planned(
         step="prepare_char_stream",
-        scale=scale,
         folder="{dataset}",
         cells=[{"dataset": name} for name in own["prepare_char_stream"]["datasets"]],
         seeds=[0],
@@ -32,10 +31,8 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         needs=Needs(mem_mb=4000, minutes=120, gpu=0),
         constraints=DATASET,
     )
-    train = Family(
-        study=STUDY,
+    train = planned(
         step="train_long_char_lm",
-        scale=scale,
         folder="{dataset}/{variant}",
         cells=[
             {"dataset": name, "variant": variant}
@@ -50,10 +47,8 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         needs=Needs(mem_mb=16000, minutes=10080),
         constraints=DATASET,
     )
-    norms = Family(
-        study=STUDY,
+    norms = planned(
         step="initial_norms",
-        scale=scale,
         folder="{dataset}/{variant}",
         cells=[
             {"dataset": name, "variant": variant}
@@ -71,10 +66,8 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         needs=Needs(mem_mb=8000, minutes=30, gpu=0),
         constraints=DATASET,
     )
-    convert = Family(
-        study=STUDY,
+    convert = planned(
         step="convert_roberta",
-        scale=scale,
         folder="{variant}",
         cells=[{"variant": variant} for variant in own["convert_roberta"]["variants"]],
         seeds=own["seeds"],

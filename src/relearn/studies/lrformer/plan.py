@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from relearn.data import OUTLIERS
@@ -19,6 +20,7 @@ DEEP = "12"
 
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     """The families of runs, by step."""
+    planned = partial(Family, study=STUDY, scale=scale)
     own = params[STUDY]
     grid, sizes, doubt = own["grid"], own["network"], own["uncertainty"]
     cells = [
@@ -60,10 +62,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         recipe = vision.recipe(params, STUDY, own["train"], folder=True, **optimiser)
         return {"network": network_of(network, DEEP), **recipe}
 
-    theorems = Family(
-        study=STUDY,
+    theorems = planned(
         step="check_theorems",
-        scale=scale,
         folder="{protocol}",
         cells=[{"protocol": protocol} for protocol in own["examine"]],
         seeds=own["seeds"],
@@ -71,10 +71,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         outputs={"cases": "cases.csv"},
         needs=Needs(mem_mb=4000, minutes=60, gpu=0),
     )
-    pretrain = Family(
-        study=STUDY,
+    pretrain = planned(
         step="train_vision",
-        scale=scale,
         folder="pretraining/{network}",  # no label `variant`, so that no claim mistakes it for a CIFAR-10 run
         cells=[{"network": variant} for variant in grid["pretrained"]],
         seeds=own["seeds"],
@@ -90,10 +88,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             return []
         return [pretrain.path("network", network=variant.removesuffix(PRETRAINED), seed=seed)]
 
-    train = Family(
-        study=STUDY,
+    train = planned(
         step="train_vision",
-        scale=scale,
         folder="{variant}/depth{depth}",
         cells=cells,
         seeds=own["seeds"],
@@ -104,10 +100,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         needs=vision.training_needs(params, STUDY),
         constraints={"variant": "(?!pretraining)[a-z_]+", "depth": r"\d+"},
     )
-    evaluate = Family(
-        study=STUDY,
+    evaluate = planned(
         step="evaluate_uncertainty",
-        scale=scale,
         folder="{variant}/depth{depth}",
         cells=cells,
         seeds=own["seeds"],

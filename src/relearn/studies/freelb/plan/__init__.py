@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from relearn.studies import vision
@@ -35,16 +36,15 @@ FINETUNED = {"history": "history.csv", "answers": "answers.csv", "network": "mod
 
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     """The families of runs by step."""
+    planned = partial(Family, study="freelb", scale=scale)
     own, seeds = params["freelb"], params["freelb"]["seeds"]
     encoders, common = own["encoders"], own["finetune"]
     recipes = {(run["encoder"], run["name"]): run for run in common["runs"]}
     used = sorted({encoder for encoder, _ in recipes})
 
     # The fine-tunings of all seeds start from the same encoder, as they would from a published checkpoint.
-    pretrain = Family(
-        study="freelb",
+    pretrain = planned(
         step="pretrain_encoder",
-        scale=scale,
         folder="{encoder}",
         cells=[{"encoder": name} for name in used if not encoders[name]["checkpoint"]],
         seeds=seeds[:1],
@@ -82,10 +82,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             if decides(own, encoder, task)
         ]
 
-    tune = Family(
-        study="freelb",
+    tune = planned(
         step="finetune",
-        scale=scale,
         folder="tuning/{encoder}/{task}/{method}/rate{rate}/radius{radius}",
         cells=[candidate for cell in cells for candidate in candidates(**cell)],
         seeds=decisive["tuning_seeds"],
@@ -110,10 +108,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     def run_seeds(encoder: str, task: str, **_: str) -> list[int]:
         return seeds_of(own, encoder, task)
 
-    finetune = Family(
-        study="freelb",
+    finetune = planned(
         step="finetune",
-        scale=scale,
         folder="{encoder}/{task}/{method}",
         cells=cells,
         seeds=seeds,
@@ -133,10 +129,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             "network", encoder=encoder, task=task, method=method, seed=seed
         )
 
-    increase = Family(
-        study="freelb",
+    increase = planned(
         step="max_loss_increase",
-        scale=scale,
         folder="{encoder}/{task}",
         cells=[{"encoder": COMPARED_ENCODER, "task": name} for name in own["max_loss_increase"]["tasks"]],
         seeds=seeds,
@@ -167,10 +161,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             for one in members(encoder, method)
         ]
 
-    ensemble = Family(
-        study="freelb",
+    ensemble = planned(
         step="ensemble",
-        scale=scale,
         folder="{encoder}/{method}",
         cells=[
             {"encoder": encoder, "method": method}
@@ -185,10 +177,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         needs=Needs(mem_mb=4000, minutes=30, gpu=0),
         constraints={"method": WORD},
     )
-    merge = Family(
-        study="freelb",
+    merge = planned(
         step="merge_scores",
-        scale=scale,
         folder="{encoder}/{task}/{method}",
         cells=merged_cells(common["runs"]),
         seeds=seeds,
@@ -206,10 +196,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         needs=Needs(mem_mb=4000, minutes=30, gpu=0),
         constraints={"task": WORD, "method": WORD},
     )
-    images = Family(
-        study="freelb",
+    images = planned(
         step="train_images_adversarially",
-        scale=scale,
         folder="{method}",
         cells=[{"method": method} for method in own["train_images_adversarially"]["methods"]],
         seeds=seeds[: decisive["other_seeds"] or None],
@@ -220,10 +208,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         needs=Needs(mem_mb=8000, minutes=1440),
         constraints={"method": WORD},
     )
-    gradient = Family(
-        study="freelb",
+    gradient = planned(
         step="check_gradient",
-        scale=scale,
         folder="",
         cells=[{}],
         seeds=[0],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from relearn.models import module_of
@@ -15,14 +16,13 @@ COUNTED = ("VGG-19", "ResNet-110", "WRN-28-10", "DenseNet-100")
 
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     """The families of runs by rule; a rule is named after its step, plus the task if the step has several rules."""
+    planned = partial(Family, study="gradinit", scale=scale)
     return {
         **data.families(params, scale),
         **images.families(params, scale),
         **translation.families(params, scale),
-        "check_batch_norm": Family(
-            study="gradinit",
+        "check_batch_norm": planned(
             step="check_batch_norm",
-            scale=scale,
             folder="",
             cells=[{}],
             seeds=[0],
@@ -31,10 +31,8 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             outputs={"cases": "cases.csv"},
             needs=Needs(mem_mb=2000, minutes=30, gpu=0),
         ),
-        "count_params": Family(
-            study="gradinit",
+        "count_params": planned(
             step="count_params",
-            scale=scale,
             folder="",
             cells=[{}],
             seeds=[0],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,14 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     The listing of the ImageNet folder is a run of this study only if this study trains on ImageNet. Other studies request the
     listing's file.
     """
+    planned = partial(Family, study="gradinit", scale=scale)
     own = params["gradinit"]
 
     def listing_settings(dataset: str) -> dict[str, Any]:
         return {"dataset": dataset, "sha256": _sha256_of(dataset, last=Path(listing.path(dataset=dataset)))}
 
-    listing = Family(
-        study="gradinit",
+    listing = planned(
         step="list_imagenet",
-        scale=scale,
         folder="{dataset}",
         cells=[{"dataset": vision.FOLDER}] if any(own["imagenet"]["networks"].values()) else [],
         settings=listing_settings,
@@ -35,10 +35,8 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         needs=Needs(mem_mb=4000, minutes=60, gpu=0),
         constraints={"dataset": vision.FOLDER},
     )
-    corpus = Family(
-        study="gradinit",
+    corpus = planned(
         step="prepare_translation",
-        scale=scale,
         folder="{dataset}",
         cells=[{"dataset": own["corpus"]["dataset"]}],
         settings=own["corpus"],
