@@ -17,9 +17,10 @@ What the map is, and the shape of v:
 ===========  ======================================================================  ======================
 map          σ                                                                       v
 ===========  ======================================================================  ======================
-`Rows`       of every block of rows of a matrix, (blocks, out/blocks, in)            (blocks, in)
+`Rows`       of every block of rows of a matrix, (blocks, out/blocks, in)            (blocks, 1, in)
 `Kernel`     of a convolution as a map of whole images, with its padding, stride,    (1, channels, \*size)
-             dilation and groups; not of the kernel flattened to a matrix
+             dilation and groups; not of the kernel flattened to a matrix. v has a
+             unit vector for each group
 `Diagonal`   the largest modulus, the 2-norm of diag(w), of a vector or number       none
 ===========  ======================================================================  ======================
 
@@ -29,14 +30,17 @@ Two ways to σ:
   the larger torus of :mod:`relearn.maths.conv_bounds`. The constraint then holds after every step, up to rounding.
 * ``power`` is power iteration on the map and its adjoint, :math:`v \leftarrow A^\top A v / \|A^\top A v\|` and
   :math:`\hat\sigma = \|A v\| \le \sigma`, with ``iterations`` steps at each use of the weight in training mode and none in evaluation
-  mode. It is cheap, exact for every padding in the limit, and from below: σ(W̃) is at most L σ/σ̂, slightly above L while W moves.
+  mode. It takes every padding and costs a few products, but it is a lower estimate, so σ(W̃) ≤ L σ/σ̂ only. Training drives several
+  singular values to the limit, where they are close together and the iteration is slow: expect some per cent above L, more after large
+  steps (tests/layers/test_constraints.py allows a quarter, with ten iterations). :meth:`NormConstraint.settle` lets it converge, as
+  before an evaluation or a certificate.
 
 The gradient goes through σ; with ``power`` it is that of ‖A v‖ at the present v, which is the gradient of σ once v has converged.
 
 Sources: power iteration in training is spectral normalisation (Miyato et al., ICLR 2018), and dividing only above L is the projection
 of Gouk et al. (Machine Learning 110, 2021). qi2023 normalises once, before training (equation 5), and says of α that it could be kept in
 a range "during the whole training process" (section 4.1.3) without doing so. Differences: Miyato et al. flatten kernels, always divide,
-and start from one step; here the first v has converged.
+and take one step; here there are five by default, and the first v has converged.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ from relearn.maths.conv_bounds import conv_bound
 from relearn.maths.norms import CONVOLUTIONS, PADDING_MODES, conv_operator_norm, spectral_norm
 
 METHODS = ("upper", "power")
-FIRST_STEPS, FIRST_RESIDUAL = 1_000, 1e-7
+ITERATIONS, FIRST_STEPS, FIRST_RESIDUAL = 5, 1_000, 1e-7
 
 
 @dataclass(frozen=True)
@@ -72,13 +76,17 @@ class Rows:
         return spectral_norm(self.view(weight), check_finite=False)
 
     def inputs(self, weight: Tensor) -> tuple[int, ...]:
-        return self.blocks, self.view(weight).shape[2]
+        return self.blocks, 1, self.view(weight).shape[2]
+
+    def parts(self, v: Tensor) -> Tensor:
+        """Vectors or images by the part of the map that they belong to, (blocks, 1, entries)."""
+        return v
 
     def forward(self, weight: Tensor, v: Tensor) -> Tensor:
-        return (self.view(weight) @ v[:, :, None]).squeeze(2)
+        return v @ self.view(weight).mT
 
     def adjoint(self, weight: Tensor, u: Tensor) -> Tensor:
-        return (self.view(weight).mT @ u[:, :, None]).squeeze(2)
+        return u @ self.view(weight)
 
     def extreme(self, weight: Tensor) -> Tensor:
         """A weight whose every block has the norm 1: the same rows of the identity in each, so that no other choice has a larger
@@ -134,6 +142,10 @@ class Kernel:
     def inputs(self, weight: Tensor) -> tuple[int, ...]:
         return 1, self.groups * weight.shape[1], *self.size
 
+    def parts(self, v: Tensor) -> Tensor:
+        """Images by groups, which are maps of their own, (1, groups, entries)."""
+        return v.unflatten(1, (self.groups, -1)).flatten(2)
+
     def forward(self, weight: Tensor, v: Tensor) -> Tensor:
         padding = self._pads(weight)
         if any(padding):
@@ -185,7 +197,7 @@ class NormConstraint(nn.Module):
     """
 
     def __init__(
-        self, weight: Tensor, bound: float, map: Map, *, method: str = "upper", iterations: int = 1
+        self, weight: Tensor, bound: float, map: Map, *, method: str = "upper", iterations: int = ITERATIONS
     ) -> None:
         super().__init__()
         if not 0 < bound < math.inf:
@@ -204,8 +216,9 @@ class NormConstraint(nn.Module):
             return
         assert not isinstance(map, Diagonal)
         drawn = torch.randn(map.inputs(wide), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        parts = map.parts(drawn)
         self.vector: Tensor
-        self.register_buffer("vector", _unit(drawn).to(wide))
+        self.register_buffer("vector", (parts / _size(parts)).reshape(drawn.shape).to(wide))
         self.settle(weight)
 
     def norm(self, weight: Tensor) -> Tensor:
@@ -214,11 +227,11 @@ class NormConstraint(nn.Module):
             return self.map.upper(weight)
         assert not isinstance(self.map, Diagonal)
         v = self.vector.to(weight).clone()  # later steps change the buffer, which the gradient still needs
-        return torch.linalg.vector_norm(self.map.forward(weight, v).flatten(1), dim=1)
+        return _size(self.map.parts(self.map.forward(weight, v))).flatten(1).amax(1)
 
     def forward(self, weight: Tensor) -> Tensor:
         if self.training and self.method == "power":
-            self.settle(weight, self.iterations, 0.0)
+            self._iterate(_wide(weight.detach()), self.iterations)
         wide = _wide(weight)
         divisor = (self.norm(wide) / self.bound).clamp_min(1.0)
         capped = wide.reshape(self.map.blocks, -1) / divisor[:, None]
@@ -230,19 +243,28 @@ class NormConstraint(nn.Module):
 
     @torch.no_grad()
     def settle(self, weight: Tensor, steps: int = FIRST_STEPS, residual: float = FIRST_RESIDUAL) -> None:
-        """Run power iteration for this weight until ‖AᵀA v - σ² v‖ ≤ residual · σ², for at most ``steps`` steps."""
+        """Take the best v for this weight: that of rows from a decomposition, that of a convolution by power iteration until
+        ‖AᵀA v - σ² v‖ ≤ residual · σ², for at most ``steps`` steps."""
         if self.method == "upper":
             return
-        assert not isinstance(self.map, Diagonal)
         weight = _wide(weight.detach())
+        if isinstance(self.map, Rows):
+            self.vector.copy_(torch.linalg.svd(self.map.view(weight), full_matrices=False)[2][:, :1])
+        else:
+            self._iterate(weight, steps, residual)
+
+    @torch.no_grad()
+    def _iterate(self, weight: Tensor, steps: int, residual: float = 0.0) -> None:
+        assert not isinstance(self.map, Diagonal)
         v = self.vector.to(weight)
         attainable = max(residual, 16 * torch.finfo(v.dtype).eps) if residual else 0.0
         for _ in range(steps):
-            image = self.map.adjoint(weight, self.map.forward(weight, v))
-            squares = torch.linalg.vector_norm(image.flatten(1), dim=1).view(-1, *[1] * (v.dim() - 1))
-            off = torch.linalg.vector_norm((image - squares * v).flatten(1), dim=1)
-            v = torch.where(squares > 0, image / squares.clamp_min(torch.finfo(v.dtype).tiny), v)
-            if residual and bool((off <= attainable * squares.flatten()).all()):
+            before = self.map.parts(v)
+            image = self.map.parts(self.map.adjoint(weight, self.map.forward(weight, v)))
+            squares = _size(image)
+            moved = torch.where(squares > 0, image / squares.clamp_min(torch.finfo(v.dtype).tiny), before)
+            v = moved.reshape(v.shape)
+            if residual and bool((_size(image - squares * before) <= attainable * squares).all()):
                 break
         self.vector.copy_(v)
 
@@ -262,7 +284,7 @@ def constrain_norm(
     blocks: int = 1,
     size: int | Sequence[int] | None = None,
     method: str = "upper",
-    iterations: int = 1,
+    iterations: int = ITERATIONS,
 ) -> nn.Module:
     """Put a :class:`NormConstraint` on one weight of a layer, in place; ``parametrize.remove_parametrizations`` takes it off.
 
@@ -319,8 +341,8 @@ def separate_windows(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> bool:
     return not padded and all(s >= n for s, n in zip(layer.stride, spans))
 
 
-def _unit(v: Tensor) -> Tensor:
-    return v / torch.linalg.vector_norm(v.flatten(1), dim=1).view(-1, *[1] * (v.dim() - 1))
+def _size(parts: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(parts, dim=2, keepdim=True)
 
 
 def _wide(weight: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ from relearn.layers.center_norm import CenterNorm
 from relearn.layers.cosine_attention import CosineAttention
 from relearn.layers.l2_attention import L2Attention
 from relearn.layers.lrsa import LRSA
-from relearn.layers.norm_constraint import NormConstraint, constrain_norm, separate_windows
+from relearn.layers.norm_constraint import ITERATIONS, NormConstraint, constrain_norm, separate_windows
 from relearn.layers.orthonormal_constraint import OrthonormalConstraint, constrain_orthonormal
 from relearn.layers.random_feature_gp import RandomFeatureGP
 from relearn.layers.scalar import Scale
@@ -79,7 +79,7 @@ def constrain(
     kind: str = "spectral",
     shape: tuple[int, ...] | None = None,
     method: str = "upper",
-    iterations: int = 1,
+    iterations: int = ITERATIONS,
 ) -> Constrained:
     """Constrain every covered layer of a network, in place; the table of the module says how.
 
@@ -131,7 +131,7 @@ def stated_bound(model: nn.Module, shape: tuple[int, ...], *, form: str = "tight
         first = lacking[0]
         raise ValueError(
             f"{first.name or 'network'}: {first.kind} has no stated constant: {first.why} (allowed: covered layers only; found "
-            f"{len(lacking)} others)"
+            f"{len(lacking)} layers)"
         )
     for path, layer, name, _ in _targets(model):
         if not parametrize.is_parametrized(layer, name):

@@ -149,6 +149,7 @@ def uncovered(network: nn.Module) -> list[Uncovered]:
             continue  # they make the weight that the bound of their layer reads
         written = type(module).__mro__[int(is_parametrized(module))]  # the class before reparametrisation
         covered = any(name.startswith(f"{one}.") or one == "" for one in inside if one != name)
+        listed = isinstance(network.get_submodule(name.rpartition(".")[0]), nn.Sequential) and name != ""
         kind = next((one for one in type(module).__mro__ if one in RULES), None)
         own = written.__module__.startswith("relearn.") or isinstance(module, SAME)
         if kind is not None and RULES[kind] is lipschitz_rules._no_constant:
@@ -167,7 +168,7 @@ def uncovered(network: nn.Module) -> list[Uncovered]:
             and not (covered and (isinstance(module, COUNTED) or not _computes(module)))
         ):
             found.append(Uncovered(name, written.__name__, "no rule"))
-        elif kind is None and not covered and any(module.children()):
+        elif kind is None and any(module.children()) and (not covered or listed):
             found.append(
                 Uncovered(name or "network", written.__name__, "no rule for how its parts are joined")
             )
