@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from relearn import cli
+from relearn.cli import bound
 from relearn.measures.certified_radius import attack, certified_accuracy, certified_radius
 from relearn.models.lipschitz_bound import lipschitz_bound
 from relearn.models.lipschitz_timm_rules import BatchNormAct2d, resnet, uncovered
@@ -117,6 +118,16 @@ def test_the_verb_prints_a_bound_or_all_that_is_missing(capsys: pytest.CaptureFi
     assert found["norm"] == "inf" and sum(one["log"] for one in found["parts"]) == pytest.approx(found["log"])
     assert cli.main(["bound", "resnet1000"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", bound.THEOREMS)
+def test_the_verb_searches_for_a_violation_of_a_proved_bound(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bound", name, "--starts", "1", "--steps", "2"]) == 0
+    first, _, *rows = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{name}: ") and [int(row.split()[0]) for row in rows] == list(bound.LENGTHS)
+    assert all(0 < float(row.split()[1]) <= 1 for row in rows)
 
 
 # certified radii

@@ -9,9 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relearn.layers.cosine_attention import CosineAttention
 from relearn.layers.l2_attention import L2Attention
 from relearn.maths.lambert import covariance_bound
 from relearn.measures.lipschitz import clustered_norm, growth, jacobian, two_point
+from relearn.measures.lipschitz.worst_ratio import worst_ratio
 
 
 def ones() -> L2Attention:
@@ -97,3 +99,41 @@ def test_what_is_refused():
     for points, counts in (([0.0], [1, 2]), ([], []), ([0.0], [0])):
         with pytest.raises(ValueError, match="counts"):
             clustered_norm(points, counts)
+
+
+# a search that breaks false bounds, and not ours
+
+
+@pytest.mark.parametrize(
+    ("made", "p", "false", "length"),
+    [
+        (lambda: L2Attention(2, 1, fused=False), "two", dict(form="printed"), 1),  # errata, K1
+        (lambda: CosineAttention(2, 1, tau=3.0, eps=0.1, fused=False), "two", dict(form="tight"), 2),
+        (lambda: CosineAttention(2, 1, tau=3.0, eps=0.1, fused=False), "inf", dict(form="tight"), 1),
+    ],
+)
+def test_the_search_breaks_false_bounds_and_not_the_proved_ones(made, p, false, length) -> None:
+    share = 1.0 if false["form"] == "printed" else 0.7  # a bound that is 0.7 of the proved one is false
+
+    def claimed(layer) -> torch.Tensor:
+        return share * layer.lipschitz_bound(length, p, **false)
+
+    def proved(layer) -> torch.Tensor:
+        return layer.lipschitz_bound(length, p, form="tight")
+
+    more = dict(p=p, starts=1, steps=25, rate=0.2)
+    assert worst_ratio(made(), claimed, (length, 2), **more).ratio > 1.05
+    found = worst_ratio(made(), proved, (length, 2), **more)
+    assert found.first < found.ratio <= 1 + 1e-9 and found.ratio == pytest.approx(found.norm / found.bound)
+
+
+def test_the_search_is_the_same_for_a_seed_and_refuses_what_it_cannot_do() -> None:
+    def search(**more):
+        return worst_ratio(
+            torch.nn.Linear(2, 2), lambda one: one.weight.norm(), (2,), starts=1, steps=3, **more
+        )
+
+    assert search(seed=1) == search(seed=1) != search(seed=2)
+    for wrong in (dict(p="one"), dict(starts=0)):
+        with pytest.raises(ValueError, match="allowed: "):
+            worst_ratio(torch.nn.Linear(2, 2), lambda one: one.weight.norm(), (2,), **wrong)
