@@ -22,6 +22,7 @@ from relearn.models.cross_windows import CrossShapedAttention
 from relearn.models.cswin import CSwin
 from relearn.models.lips_block import FeedForward, LipsBlock, norm
 from relearn.models.lipschitz_bound import RULES, At, lipschitz_bound, lipschitz_rule
+from relearn.models.lipschitz_timm_rules import uncovered
 from relearn.models.lipsformer import LipsFormer
 from relearn.models.pyramid import Downsample
 from relearn.models.residual_block import ResidualBlock
@@ -72,6 +73,14 @@ LAYERS = {
 }  # fmt: skip
 
 
+NETS = {
+    "square": lambda: LipsFormer(**SIZE, window=2, eps=0.1),
+    "cross": lambda: LipsFormer(**SIZE, windows="cross", window=(1, 2), eps=0.1),
+    "lrformer": lambda: ResidualViT(**LRFORMER, epsilon=0.1),
+    "lrformer, mean": lambda: ResidualViT(**LRFORMER, class_token="mean"),
+}
+
+
 def shaken(layer: nn.Module) -> nn.Module:
     """No weight stays where the constructor put it: norms, tables and α included."""
     torch.manual_seed(0)
@@ -97,6 +106,12 @@ def test_no_jacobian_is_above_the_bound(name):
             assert found[p] <= bound.value * (1 + 1e-9), (p, scale)
 
 
+@pytest.mark.parametrize("name", [*LAYERS, *NETS])
+def test_nothing_of_it_counts_as_uncovered(name):
+    made = NETS[name] if name in NETS else LAYERS[name][0]
+    assert uncovered(made()) == []
+
+
 @pytest.mark.parametrize("name", ["linear", "scalars", "patches"])
 def test_exact_for_affine_layers(name):
     made, shape = LAYERS[name]
@@ -104,14 +119,6 @@ def test_exact_for_affine_layers(name):
     jacobian = torch.autograd.functional.jacobian(lambda z: layer(z[None])[0], x).reshape(-1, x.numel())
     assert lipschitz_bound(layer, shape).value == pytest.approx(float(torch.linalg.matrix_norm(jacobian, 2)))
     assert lipschitz_bound(layer, shape, p="inf").value == pytest.approx(float(jacobian.abs().sum(1).max()))
-
-
-NETS = {
-    "square": lambda: LipsFormer(**SIZE, window=2, eps=0.1),
-    "cross": lambda: LipsFormer(**SIZE, windows="cross", window=(1, 2), eps=0.1),
-    "lrformer": lambda: ResidualViT(**LRFORMER, epsilon=0.1),
-    "lrformer, mean": lambda: ResidualViT(**LRFORMER, class_token="mean"),
-}
 
 
 @pytest.mark.parametrize("name", NETS)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from relearn import cli
-from relearn.measures.certified_radius import certified_accuracy, certified_radius
+from relearn.cli import bound
+from relearn.measures.certified_radius import attack, certified_accuracy, certified_radius
 from relearn.models.lipschitz_bound import lipschitz_bound
 from relearn.models.lipschitz_timm_rules import BatchNormAct2d, resnet, uncovered
 
@@ -119,6 +120,16 @@ def test_the_verb_prints_a_bound_or_all_that_is_missing(capsys: pytest.CaptureFi
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize("name", bound.THEOREMS)
+def test_the_verb_searches_for_a_violation_of_a_proved_bound(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bound", name, "--starts", "1", "--steps", "2"]) == 0
+    first, _, *rows = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{name}: ") and [int(row.split()[0]) for row in rows] == list(bound.LENGTHS)
+    assert all(0 < float(row.split()[1]) <= 1 for row in rows)
+
+
 # certified radii
 
 
@@ -139,31 +150,32 @@ def test_the_radius_of_a_linear_classifier_is_its_distance() -> None:
 
 def test_no_attack_inside_the_radius_changes_an_answer() -> None:
     torch.manual_seed(1)
-    before = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 8), nn.Tanh()).double().eval()
-    head = nn.Linear(8, 4).double()
+    before = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 8), nn.Tanh())
+    net = nn.Sequential(*before, nn.Linear(8, 4)).double().eval()
     x = torch.randn(30, 6, dtype=torch.float64)
-    logits = head(before(x)).detach()
-    radius = certified_radius(logits, lipschitz_bound(before, (6,)).value, head.weight)
-    answers = logits.argmax(1)
+    logits = net(x).detach()
+    radius = certified_radius(logits, lipschitz_bound(before, (6,)).value, net[-1].weight)
 
     def attacked(factor: float) -> Tensor:
-        delta = torch.zeros_like(x)
-        for _ in range(60):
-            delta.requires_grad_()
-            out = head(before(x + delta))
-            others = out.scatter(1, answers[:, None], -torch.inf).amax(1)
-            loss = (others - out.gather(1, answers[:, None])[:, 0]).sum()
-            (slope,) = torch.autograd.grad(loss, delta)
-            with torch.no_grad():
-                step = delta + 0.3 * factor * radius[:, None] * slope / slope.norm(
-                    dim=1, keepdim=True
-                ).clamp_min(1e-12)
-                size = step.norm(dim=1, keepdim=True).clamp_min(1e-12)
-                delta = step * (factor * radius[:, None] / size).clamp_max(1.0)
-        return head(before(x + delta)).argmax(1)
+        delta = attack(net, x, factor * radius)
+        assert (delta.norm(dim=1) <= factor * radius * (1 + 1e-12)).all()
+        return net(x + delta).argmax(1)
 
-    assert (attacked(0.999) == answers).all()
-    assert (attacked(50.0) != answers).any()  # the control: the attack works where nothing is certified
+    assert (attacked(0.999) == logits.argmax(1)).all()
+    assert (
+        attacked(50.0) != logits.argmax(1)
+    ).any()  # the control: the attack works where nothing is certified
+    with pytest.raises(ValueError, match="training mode"):
+        attack(net.train(), x, 1.0)
+
+
+def test_the_attack_finds_the_nearest_change_of_a_linear_classifier() -> None:
+    torch.manual_seed(2)
+    net, x = nn.Linear(5, 2).double().eval(), torch.randn(40, 5, dtype=torch.float64)
+    radius = certified_radius(net(x).detach(), 1.0, net.weight)
+    for factor, changed in ((0.99, 0), (1.01, 40)):
+        found = net(x + attack(net, x, factor * radius)).argmax(1)
+        assert int((found != net(x).argmax(1)).sum()) == changed
 
 
 def test_shares_ties_and_refusals() -> None:

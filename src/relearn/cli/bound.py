@@ -1,11 +1,16 @@
 """relearn bound: an upper bound on the Lipschitz constant of any network of timm's registry, layer by layer.
 
     relearn bound resnet18 --weights mine.pth --image-size 64
-    relearn bound LipsFormer-Swin-T
+    relearn bound lipsformer_swin_tiny
+    relearn bound T1 --starts 8 --steps 150
 
 It multiplies the constants of the layers (docs/lipschitz.md says which formulas) and prints the largest factors. A network with layers
 that have no Lipschitz constant, such as dot-product attention, or no rule here, has no bound: then the command lists all of these
 layers and ends with exit code 1. Without weights the bound is that of the network's random start.
+
+K11, T1 and T2 are bounds of attention layers that docs/bounds-with-proofs.md proves. For them the command searches for a violation: ascent
+over tokens and weights from random starts. It prints the largest norm over bound for each number of tokens; a ratio above 1 would be a
+violation and ends with exit code 1.
 """
 
 from __future__ import annotations
@@ -17,10 +22,20 @@ from pathlib import Path
 
 NEEDS_TORCH = False
 SHOWN = 12
+THEOREMS = {
+    "K11": "L2 attention, two-norm, no mask",
+    "K11-causal": "L2 attention, two-norm, causal mask",
+    "T1": "cosine attention, two-norm",
+    "T2": "cosine attention, inf-norm",
+}
+LENGTHS = (1, 2, 4, 8)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="a name of timm's registry, which has this project's networks, too")
+    parser.add_argument(
+        "model",
+        help="a name of timm's registry, which has this project's networks, too; or K11, K11-causal, T1, T2",
+    )
     parser.add_argument("--weights", type=Path, help="a state_dict, .pth or .safetensors")
     parser.add_argument("--classes", type=int, default=1000, help="default: 1000")
     parser.add_argument("--image-size", type=int, help="default: the network's own, else 224")
@@ -29,14 +44,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--form", default="tight", choices=("printed", "corrected", "tight"))
     parser.add_argument("--json", action="store_true", help="print all factors as JSON")
+    search = parser.add_argument_group("search for a violation of K11, T1 or T2")
+    search.add_argument(
+        "--starts", type=int, default=6, help="random starts for each number of tokens; default: 6"
+    )
+    search.add_argument("--steps", type=int, default=100, help="steps of Adam from each start; default: 100")
+    search.add_argument("--width", type=int, default=2, help="numbers a token; default: 2")
+    search.add_argument("--heads", type=int, default=1, help="default: 1")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the bound, or the layers that have none.
+    """Print the bound, or the layers that have none; or what a search for a violation found.
 
     Raises:
         ValueError: an unknown network, weights that do not fit, or an input that the network does not take.
     """
+    if args.model in THEOREMS:
+        return _search(args)
     from importlib import import_module
 
     import torch
@@ -81,6 +105,41 @@ def main(args: argparse.Namespace) -> int:
     for one in sorted(found.parts, key=lambda part: -part.log)[:SHOWN]:
         print(f"  e^{one.log:6.2f}  {one.kind:24} {one.name}")
     return 0
+
+
+def _search(args: argparse.Namespace) -> int:
+    """Print the largest ratio of a Jacobian's norm to a proved bound, for each number of tokens."""
+    from functools import partial
+
+    from relearn.layers.cosine_attention import CosineAttention
+    from relearn.layers.l2_attention import L2Attention
+    from relearn.measures.lipschitz.worst_ratio import worst_ratio
+
+    name, worst = args.model, 0.0
+    p = "inf" if name == "T2" else "two"
+    print(f"{name}: {THEOREMS[name]}, {args.width} numbers a token, heads: {args.heads}")
+    print("tokens  largest norm / bound  at the starts")
+    for length in LENGTHS:
+        if name.startswith("K11"):
+            layer = L2Attention(args.width, args.heads, fused=False)
+            causal = name == "K11-causal"
+            if causal:
+                layer.forward = partial(layer.forward, causal=True)  # type: ignore[method-assign]
+            more = dict(p="two", form="tight" if causal else "tightest", masked=causal)
+        else:
+            layer = CosineAttention(args.width, args.heads, tau=3.0, eps=0.1, fused=False)
+            more = dict(p=p, form="tight")
+        found = worst_ratio(
+            layer,
+            lambda one, more=more, length=length: one.lipschitz_bound(length, **more),
+            (length, args.width),
+            p=p,
+            starts=args.starts,
+            steps=args.steps,
+        )
+        print(f"{length:6}  {found.ratio:20.4f}  {found.first:13.4f}", flush=True)
+        worst = max(worst, found.ratio)
+    return int(worst > 1 + 1e-9)
 
 
 def _state(path: Path) -> dict:

@@ -44,7 +44,7 @@ def cosine_bound(
     ============  =================================================================================================
 
     with c_d from :func:`unit_factor`. For p = 2, "corrected" equals "printed". The tight forms are ours (derived in
-    docs/errata.md, Q5 and Q9); for a single token, whose attention weight is always 1, their τ terms vanish. All valid
+    docs/bounds-with-proofs.md, T1 and T2); for a single token, whose attention weight is always 1, their τ terms vanish. All valid
     forms hold for any bias of the logits, any mask, and any bias of the maps.
 
     Heads are combined by the root of the sum of squares for p = 2 and by the maximum for p = ∞; "printed" sums them

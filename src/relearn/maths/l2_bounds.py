@@ -117,7 +117,7 @@ def growth(length: int, *, form: str = "tightest", masked: bool = False) -> floa
     tightest        the smallest of the valid forms
     ============== ============================================== ==================================
 
-    The forms "tight" and "unmasked" are ours; docs/errata.md (K11) derives them.
+    The forms "tight" and "unmasked" are ours; docs/bounds-with-proofs.md (K11) proves them.
 
     Raises:
         ValueError: length below 1, an unknown form, or "unmasked" with a mask or for N < 3.

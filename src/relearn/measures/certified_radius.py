@@ -11,6 +11,13 @@ it has the bound K, the difference changes by at most ‖w_c - w_j‖ K ‖δ‖
 .. math:: r = \min_{j \neq c} \frac{f_c(x) - f_j(x)}{K\, \|w_c - w_j\|_2}
 
 The second is never smaller if L = K ‖W‖₂, because ‖w_c - w_j‖ ≤ √2 ‖W‖₂. Both hold in exact arithmetic.
+
+:func:`attack` tests certificates. It is projected gradient ascent on the lead of the best other class,
+
+.. math:: \delta \leftarrow \Pi_{\|\delta\|_2 \le \rho}\Big(\delta + \eta \rho\, \frac{g}{\|g\|_2}\Big), \qquad
+          g = \nabla_\delta \Big(\max_{j \ne c} f_j - f_c\Big)(x + \delta)
+
+A certificate that is right survives every attack with ρ below its radius. The converse does not hold: an attack that fails proves nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def certified_radius(logits: Tensor, bound: float, weight: Tensor | None = None) -> Tensor:
@@ -53,3 +60,40 @@ def certified_radius(logits: Tensor, bound: float, weight: Tensor | None = None)
 def certified_accuracy(radius: Tensor, correct: Tensor, radii: Sequence[float]) -> list[float]:
     """Share of images that are classified correctly and whose radius exceeds each of these radii."""
     return [float((correct & (radius > one)).double().mean()) for one in radii]
+
+
+def attack(
+    network: nn.Module, images: Tensor, radius: Tensor | float, *, steps: int = 40, step: float = 0.25
+) -> Tensor:
+    """Changes δ of images (B, ...) within these radii ρ, a number or (B,), that the formula above finds from δ = 0.
+
+    The images may leave the range of pixels, which only helps the attack. The answer c is that of the unchanged image.
+
+    Args:
+        network: in evaluation mode; images → logits (B, C).
+        steps, step: number of steps and η.
+
+    Raises:
+        ValueError: a network in training mode.
+    """
+    if network.training:
+        raise ValueError("network: found training mode, allowed: eval()")
+    away = [1] * (images.dim() - 1)
+    limit = torch.as_tensor(radius, dtype=images.dtype).expand(len(images)).view(-1, *away)
+    with torch.no_grad():
+        answer = network(images).argmax(1, keepdim=True)
+    delta = torch.zeros_like(images)
+    for _ in range(steps):
+        delta.requires_grad_()
+        with torch.enable_grad():
+            logits = network(images + delta)
+            lead = logits.scatter(1, answer, -torch.inf).amax(1) - logits.gather(1, answer)[:, 0]
+            (slope,) = torch.autograd.grad(lead.sum(), delta)
+        moved = delta.detach() + step * limit * slope / _size(slope, away)
+        delta = moved * (limit / _size(moved, away)).clamp_max(1.0)
+    return delta
+
+
+def _size(delta: Tensor, away: Sequence[int]) -> Tensor:
+    size = torch.linalg.vector_norm(delta.flatten(1), dim=1)
+    return size.clamp_min(torch.finfo(delta.dtype).tiny).view(-1, *away)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -228,7 +228,7 @@ def _stripes(walk: Walk, module: CrossShapedAttention, at: At) -> At:
     more: dict[str, Any] = dict(tau=module.scale, nu=module.gain, eps=module.eps, p=walk.p, form=walk.form)
     mixing = cosine_bound(wq, wk, wv, length, **more)
     # LePE: a convolution of the normalised values inside each stripe, one per direction
-    kernels = [_wide(one.get_parameter("weight")) for one in module.lepe]
+    kernels = [_wide(cast(Tensor, one.weight)) for one in module.lepe]
     values = _wide(module.qkv.weight)[2 * module.dim :]
     if walk.p == "two":
         local = max(window_bound(one, stripe) for one, stripe in zip(kernels, module.stripes))

@@ -21,14 +21,18 @@ import math
 from typing import Any, NamedTuple
 
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from relearn import torchvision_schema
+from relearn.layers.scaled_residual import ScaledResidual
+from relearn.layers.weighted_residual import WeightedResidual
 from relearn.models import lipschitz_rules
 from relearn.models.lipschitz_bound import RULES, At, Part, Walk, lipschitz_rule, without_radius
 
 torchvision_schema.declare()
 
 from timm.layers import BatchNormAct2d, LayerNorm, SelectAdaptivePool2d  # noqa: E402
+from timm.layers.adaptive_avgmax_pool import FastAdaptiveAvgPool, FastAdaptiveMaxPool  # noqa: E402
 from timm.models import resnet  # noqa: E402
 
 
@@ -117,6 +121,8 @@ def _resnet(walk: Walk, network: Any, at: At) -> At:
     return at
 
 
+COUNTED = (WeightedResidual, ScaledResidual, FastAdaptiveAvgPool, FastAdaptiveMaxPool)
+"""Parts without a rule that the rule of their block or head counts."""
 SAME = (LayerNorm,)
 """Classes of timm whose forward is written anew and computes what the layer of torch does."""
 
@@ -139,26 +145,32 @@ def uncovered(network: nn.Module) -> list[Uncovered]:
     found: list[Uncovered] = []
     inside: list[str] = []
     for name, module in network.named_modules():
+        if "parametrizations" in name.split("."):
+            continue  # they make the weight that the bound of their layer reads
+        written = type(module).__mro__[int(is_parametrized(module))]  # the class before reparametrisation
         covered = any(name.startswith(f"{one}.") or one == "" for one in inside if one != name)
+        listed = isinstance(network.get_submodule(name.rpartition(".")[0]), nn.Sequential) and name != ""
         kind = next((one for one in type(module).__mro__ if one in RULES), None)
-        own = type(module).__module__.startswith("relearn.") or isinstance(module, SAME)
+        own = written.__module__.startswith("relearn.") or isinstance(module, SAME)
         if kind is not None and RULES[kind] is lipschitz_rules._no_constant:
             found.append(
                 Uncovered(
-                    name, type(module).__name__, "no Lipschitz constant on all inputs (kim2020, theorem 3.1)"
+                    name, written.__name__, "no Lipschitz constant on all inputs (kim2020, theorem 3.1)"
                 )
             )
-        elif kind is not None and not own and type(module).forward is not kind.forward:
-            found.append(
-                Uncovered(name, type(module).__name__, f"its forward differs from {kind.__name__}'s")
-            )
+        elif kind is not None and not own and written.forward is not kind.forward:
+            found.append(Uncovered(name, written.__name__, f"its forward differs from {kind.__name__}'s"))
         elif kind is not None and any(module.children()):
             inside.append(name)
-        elif kind is None and not any(module.children()) and not (covered and not _computes(module)):
-            found.append(Uncovered(name, type(module).__name__, "no rule"))
-        elif kind is None and not covered and any(module.children()):
+        elif (
+            kind is None
+            and not any(module.children())
+            and not (covered and (isinstance(module, COUNTED) or not _computes(module)))
+        ):
+            found.append(Uncovered(name, written.__name__, "no rule"))
+        elif kind is None and any(module.children()) and (not covered or listed):
             found.append(
-                Uncovered(name or "network", type(module).__name__, "no rule for how its parts are joined")
+                Uncovered(name or "network", written.__name__, "no rule for how its parts are joined")
             )
     return found
 

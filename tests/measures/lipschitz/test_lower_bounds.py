@@ -9,9 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relearn.layers.cosine_attention import CosineAttention
 from relearn.layers.l2_attention import L2Attention
 from relearn.maths.lambert import covariance_bound
 from relearn.measures.lipschitz import clustered_norm, growth, jacobian, two_point
+from relearn.measures.lipschitz.worst_ratio import worst_ratio
 
 
 def ones() -> L2Attention:
@@ -97,3 +99,42 @@ def test_what_is_refused():
     for points, counts in (([0.0], [1, 2]), ([], []), ([0.0], [0])):
         with pytest.raises(ValueError, match="counts"):
             clustered_norm(points, counts)
+
+
+# a search that breaks false bounds, and not ours
+
+
+def test_the_search_breaks_the_printed_bound_of_theorem_3_2() -> None:
+    """Errata, K1: the printed power of the norm of W^Q."""
+    layer = L2Attention(2, 1, fused=False)
+    found = worst_ratio(
+        layer, lambda one: one.lipschitz_bound(1, "two", form="printed"), (1, 2), starts=2, steps=20
+    )
+    assert found.ratio > 1.5 and found.ratio == pytest.approx(found.norm / found.bound)
+
+
+@pytest.mark.parametrize(("p", "length"), [("two", 2), ("inf", 1)])
+def test_the_search_would_break_seven_tenths_of_a_proved_bound(p: str, length: int) -> None:
+    layer = CosineAttention(2, 1, tau=3.0, eps=0.1, fused=False)
+    found = worst_ratio(
+        layer,
+        lambda one: one.lipschitz_bound(length, p, form="tight"),
+        (length, 2),
+        p=p,
+        starts=2,
+        steps=40,
+        rate=0.1,
+    )
+    assert found.first < 0.7 < found.ratio <= 1 + 1e-9
+
+
+def test_the_search_is_the_same_for_a_seed_and_refuses_what_it_cannot_do() -> None:
+    def search(**more):
+        return worst_ratio(
+            torch.nn.Linear(2, 2), lambda one: one.weight.norm(), (2,), starts=1, steps=3, **more
+        )
+
+    assert search(seed=1) == search(seed=1) != search(seed=2)
+    for wrong in (dict(p="one"), dict(starts=0)):
+        with pytest.raises(ValueError, match="allowed: "):
+            worst_ratio(torch.nn.Linear(2, 2), lambda one: one.weight.norm(), (2,), **wrong)
