@@ -64,10 +64,12 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{P}.train.transfer.reset_head": ([True, False], [1, None]),
     f"{P}.train.transfer.train_mode": ([True, False], [0, "true"]),
     f"{P}.train.end_to_end.milestones": ([[], [1, 11]], [[0], [9, 6], [6, 6], 6]),
+    f"{P}.train.partition_aggregation.parts": ([1, 500], [0, 10.0]),
+    f"{P}.train.mixup.alpha": ([0.1, 1], [0, -1.0, float("inf")]),
     f"{P}.train.end_to_end.test_images": ([1, 397], [0, 3.0]),
     f"{STUDIES}.transfer.feature_collision": (
-        [[], ["deep_knn"], ["adversarial_training", "l2_outliers"]],
-        [["none"], ["deep_knn", "deep_knn"], "deep_knn", [1]],
+        [[], ["deep_knn"], ["adversarial_training", "l2_outliers"], ["partition_aggregation"]],
+        [["none"], ["mixup"], ["deep_knn", "deep_knn"], "deep_knn", [1]],
     ),
     f"{STUDIES}.transfer.convex_polytope": ([[]], [["knn"]]),
     f"{STUDIES}.transfer.bullseye_polytope": ([[], ["one_class_svm"]], [["knn"]]),
@@ -85,6 +87,10 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{STUDIES}.end_to_end.attacks": (
         [[], ["multi_layer"], ["multi_layer_as_released", "convex_polytope"]],
         [["feature_collision"], ["multi_layer", "multi_layer"]],
+    ),
+    f"{STUDIES}.end_to_end.defences": (
+        [[], ["cutmix", "mixup"]],
+        [["deep_knn"], ["partition_aggregation"], ["mixup", "mixup"], "mixup"],
     ),
     f"{STUDIES}.end_to_end.substitutes.architectures": ([["DPN92", "GoogLeNet"]], [[], ["VGG"]]),
     f"{STUDIES}.end_to_end.victims": ([[], PAIR], [["VGG"]]),

@@ -226,9 +226,20 @@ class EndToEnd(FineTuning):
     test_images: SampleCount
 
 
+class PartitionAggregation(Section):
+    parts: Count
+
+
+class Mixture(Section):
+    alpha: Positive
+
+
 class Train(Section):
     transfer: Transfer
     end_to_end: EndToEnd
+    partition_aggregation: PartitionAggregation
+    mixup: Mixture
+    cutmix: Mixture
 
 
 class Pgd(Section):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from relearn.methods import DEFENCES
+from relearn.methods import DEFENCES, MIXTURES, VOTES
 from relearn.params.types import (
     Count,
     OneOf,
@@ -29,7 +29,7 @@ PUBLISHED = (
 )
 Architecture = Annotated[str, OneOf((*PUBLISHED, *plugins.installed()["relearn.models"]))]
 
-Defence = Annotated[str, OneOf((*DEFENCES, "adversarial_training"))]
+Defence = Annotated[str, OneOf((*DEFENCES, *VOTES, "adversarial_training"))]
 Architectures = Annotated[list[Architecture], Unique, AfterValidator(unique)]
 
 
@@ -73,6 +73,7 @@ class EndToEndStudy(Section):
         Unique0,
         AfterValidator(unique),
     ]
+    defences: Annotated[list[Annotated[str, OneOf(MIXTURES)]], Unique0, AfterValidator(unique)]
     substitutes: Substitutes
     victims: Names
     targets: Count
