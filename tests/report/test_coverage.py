@@ -31,7 +31,7 @@ DEFINED = {
     "addition.bullseye_polytope": DEFENCES,
     "addition.gradient_matching": DEFENCES,
     "addition.adaptive_polytope": DEFENCES,
-    "addition.defences": (3 + 3 * 5 + 6) * 8,  # none removes, filters certify nothing, a vote certifies
+    "addition.defences": (3 + 4 * 5 + 6) * 8,  # none removes, filters certify nothing, a vote certifies
     "addition.mixed_batches": 6 * 3 * 8,
     "addition.attacks": 5 * 5 * 8,
     "addition.controls": 12 * 4 * 8,

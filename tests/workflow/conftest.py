@@ -40,7 +40,7 @@ FEW: dict[str, Any] = {
     "poisoning.studies.transfer": {
         "feature_collision": [
             *("deep_knn", "l2_outliers", "one_class_svm", "random_eviction"),
-            *("spectral_signatures", "activation_clustering"),
+            *("spectral_signatures", "activation_clustering", "epic"),
         ],
         "convex_polytope": ["deep_knn", "random_eviction", "adversarial_training", "partition_aggregation"],
         "bullseye_polytope": [],

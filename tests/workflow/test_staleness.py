@@ -197,6 +197,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{P}.filter.one_class_svm.*", {P}, of_defence("one_class_svm")),
     (f"{P}.filter.spectral_signatures.*", {P}, of_defence("spectral_signatures")),
     (f"{P}.filter.activation_clustering.*", {P}, of_defence("activation_clustering")),
+    (f"{P}.filter.epic.*", {P}, of_defence("epic")),
     # fine-tuning: two recipes
     (
         f"{P}.train.transfer.*",

@@ -128,7 +128,9 @@ def words_of(family):
         "seed": [] if family.seeds is None else ["--seed", "{seed}"],
         "scale": SCALE,
         "inputs": input_words,
-        "processes": ["--processes", str(family.needs.gpu)] if family.needs.gpu > 1 and DEVICE != "cpu" else [],
+        "processes": (
+            ["--processes", str(family.needs.gpu)] if family.needs.gpu > 1 and DEVICE != "cpu" else []
+        ),
     }
 
 

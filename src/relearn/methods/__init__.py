@@ -27,6 +27,7 @@ DEFENCES = {
     "random_eviction": "relearn.methods.random_eviction:RandomEviction",
     "spectral_signatures": "relearn.methods.spectral_signatures:SpectralSignatures",
     "activation_clustering": "relearn.methods.activation_clustering:ActivationClustering",
+    "epic": "relearn.methods.epic:Epic",
 }
 
 # Defences that change a victim's training instead of its set: votes of heads on frozen features, mixtures end to end.

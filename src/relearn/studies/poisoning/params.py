@@ -193,6 +193,12 @@ class ActivationClustering(Section):
     threshold: Annotated[float, Field(gt=0, le=0.5)]
 
 
+class Epic(Section):
+    fraction: Share
+    rounds: Count
+    steps: Count
+
+
 @also(plugins.installed()["relearn.defences"], dict[str, Any])
 class Filter(Section):
     deep_knn: DeepKNN
@@ -201,6 +207,7 @@ class Filter(Section):
     random_eviction: RandomEviction
     spectral_signatures: SpectralSignatures
     activation_clustering: ActivationClustering
+    epic: Epic
 
 
 class FineTuning(Section):
