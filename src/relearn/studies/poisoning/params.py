@@ -110,8 +110,15 @@ class Attack(Section):
     target_dropout: Literal["resampled", "fixed", "off"]
 
 
+class CropAndFlip(Section):
+    crop_padding: Padding
+    flip: bool
+
+
 class GradientMatching(Attack):
     parameters: Literal["head", "all"]
+    restarts: Count
+    augment: CropAndFlip
 
 
 class Adaptive(Attack):
