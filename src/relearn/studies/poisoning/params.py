@@ -32,7 +32,15 @@ from relearn.params.types import (
     ascending,
 )
 from relearn.runs import plugins
-from relearn.studies.poisoning.params_studies import Studies, Substitutes, Victims
+from relearn.studies.poisoning.params_studies import (
+    CropAndFlip,
+    Epic,
+    Mixture,
+    PartitionAggregation,
+    Studies,
+    Substitutes,
+    Victims,
+)
 
 
 class Prepare(Section):
@@ -108,11 +116,6 @@ class Attack(Section):
     iterations: Steps
     dropout: bool
     target_dropout: Literal["resampled", "fixed", "off"]
-
-
-class CropAndFlip(Section):
-    crop_padding: Padding
-    flip: bool
 
 
 class GradientMatching(Attack):
@@ -200,12 +203,6 @@ class ActivationClustering(Section):
     threshold: Annotated[float, Field(gt=0, le=0.5)]
 
 
-class Epic(Section):
-    fraction: Share
-    rounds: Count
-    steps: Count
-
-
 @also(plugins.installed()["relearn.defences"], dict[str, Any])
 class Filter(Section):
     deep_knn: DeepKNN
@@ -238,14 +235,6 @@ class Transfer(FineTuning):
 
 class EndToEnd(FineTuning):
     test_images: SampleCount
-
-
-class PartitionAggregation(Section):
-    parts: Count
-
-
-class Mixture(Section):
-    alpha: Positive
 
 
 class Train(Section):

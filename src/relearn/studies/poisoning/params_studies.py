@@ -1,4 +1,4 @@
-"""Types and ranges of ``poisoning.studies``, and the network and defence types shared with the rest of the section."""
+"""Types and ranges of ``poisoning.studies``, and of networks, of defences and of options that other publications bring."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from relearn.methods import DEFENCES, MIXTURES, VOTES
 from relearn.params.types import (
     Count,
     OneOf,
+    Padding,
+    Positive,
     Section,
     Several,
     Share,
@@ -31,6 +33,25 @@ Architecture = Annotated[str, OneOf((*PUBLISHED, *plugins.installed()["relearn.m
 
 Defence = Annotated[str, OneOf((*DEFENCES, *VOTES, "adversarial_training"))]
 Architectures = Annotated[list[Architecture], Unique, AfterValidator(unique)]
+
+
+class CropAndFlip(Section):
+    crop_padding: Padding
+    flip: bool
+
+
+class Epic(Section):
+    fraction: Share
+    rounds: Count
+    steps: Count
+
+
+class PartitionAggregation(Section):
+    parts: Count
+
+
+class Mixture(Section):
+    alpha: Positive
 
 
 class Substitutes(Section):
