@@ -125,6 +125,10 @@ def _failed_or_natural(row: Row) -> float | None:
     return 1.0 if _control(row) else _failed(row)
 
 
+def _certified(changes: int) -> Callable[[Row], float | None]:
+    return lambda row: _number_if_there(row, f"certified_accuracy_{changes}_frac")
+
+
 def _share(part: str, whole: str) -> Callable[[Row], float | None]:
     return lambda row: float(row[part]) / float(row[whole]) if row[whole] else None
 
@@ -139,12 +143,7 @@ QUANTITIES = {
     "train_accuracy": Quantity("train", lambda row: _number_if_there(row, "train_accuracy_frac")),
     "poisons_fitted": Quantity("train", lambda row: _number_if_there(row, "poisons_fitted_frac")),
     "test_accuracy": Quantity("train", _number("test_accuracy_frac")),
-    **{
-        f"certified_accuracy@{r}": Quantity(
-            "train", lambda row, r=r: _number_if_there(row, f"certified_accuracy_{r}_frac")
-        )
-        for r in (0, 1, 2, 5)
-    },
+    **{f"certified_accuracy@{r}": Quantity("train", _certified(r)) for r in (0, 1, 2, 5)},
     "poisons_removed": Quantity("filter", _share("poisons_removed", "poisons")),
     "clean_removed": Quantity("filter", _share("clean_removed", "clean")),
     "mcc": Quantity("filter", _number("mcc")),

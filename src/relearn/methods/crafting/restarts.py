@@ -51,8 +51,11 @@ def craft_restarted(
     saved = (checkpoint.load() if checkpoint else None) or {"restart": 0, "best": None}
     best: Crafted | None = None
     if saved["best"]:
-        tensors = {k: v.to(bases) if isinstance(v, Tensor) else v for k, v in saved["best"].items()}
-        best = Crafted(bases=bases, coefficients=[], **tensors)
+        kept: dict[str, Any] = {
+            key: value.to(bases) if isinstance(value, Tensor) else value
+            for key, value in saved["best"].items()
+        }
+        best = Crafted(bases=bases, coefficients=[], **kept)
     for number in range(saved["restart"], restarts):
         done = number * iterations
 

@@ -30,6 +30,7 @@ def heads_of_parts(run, settings: dict, inputs: dict[str, list[Path]], device: s
 
     given = VictimSet(settings, inputs)
     trials, labels, count = given.trials, given.labels.to(device), len(given.trials.target_index)
+    assert given.poisons is not None  # the clean set is the control of every run
     victim = files.load(inputs["victim"][0], device)
     if settings["reset_head"]:
         with torch.random.fork_rng(devices=[]):
