@@ -67,7 +67,8 @@ BY_INTENT = {
 }
 EVERYBODY = {""}  # the package's own __init__, which holds the version
 
-# A file of methods imports no other method, but for the loops, the types of augmentation, and the neighbour search and vote they share.
+# A file of methods imports no other method, but for the loops, the types of augmentation, the stack of linear heads, and the neighbour
+# search and vote they share.
 SHARED_METHODS = {
     f"relearn.methods{one}"
     for one in (
@@ -75,12 +76,14 @@ SHARED_METHODS = {
         ".fit",
         ".augmentation",
         ".crafting",
+        ".convex_polytope",  # adaptive_polytope adds a term to its loss
         ".detector",
         ".dropout_masks",
         ".equal_sets",
         ".neighbours",
         ".deep_knn",
         ".pgd",
+        ".transfer",
         ".initialised",
         ".learned_scales",
         ".variance_scaling",

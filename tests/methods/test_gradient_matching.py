@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from relearn.methods import gradient_matching
+from relearn.methods.augmentation import crop_and_flip
 from relearn.methods.gradient_matching import cosine, cross_entropy, softmax_minus_label
 from relearn.models import create
 
@@ -176,3 +180,123 @@ def test_arguments_are_refused_by_name() -> None:
     for parameters in ("all", "head"):
         with pytest.raises(ValueError, match="poison_class is 4; allowed: 0 to 3"):
             gradient_matching.craft([net], poisons, targets, poison_class=4, parameters=parameters)
+
+
+# --- restarts and augmentation --------------------------------------------------------------
+
+OPTIONS = {"poison_class": LABEL, "parameters": "head", "eps": 0.2, "lr": 0.04, "iterations": 6, "seed": 3}
+
+
+class Kept:
+    """A checkpoint in memory."""
+
+    state: dict[str, Any] | None = None
+
+    def load(self) -> dict[str, Any] | None:
+        return self.state
+
+    def save(self, state: dict[str, Any]) -> None:
+        self.state = copy.deepcopy(state)
+
+
+def test_of_each_target_the_best_start_is_kept() -> None:
+    net, (poisons, targets) = small(), images()
+    runs = [
+        gradient_matching.craft([net], poisons[0], targets, **OPTIONS, dropout=False, restarts=n)
+        for n in (1, 2, 3, 6)
+    ]
+    losses = torch.stack([one.final_loss for one in runs])
+    assert (losses.diff(dim=0) <= 0).all() and (losses[-1] < losses[0]).any()
+    attack = gradient_matching.objective(LABEL, "head")
+    torch.testing.assert_close(loss_of(attack, net, runs[-1].poisons, targets), losses[-1])
+    assert ((runs[-1].poisons - poisons[0]).abs() <= 0.2 + 1e-12).all()
+    assert [row["iteration"] for row in runs[1].history] == [*range(1, 13)]
+    assert runs[1].history[:6] == runs[0].history  # the first start is the bases
+    for t in range(2):  # a target alone has the same starts
+        alone = gradient_matching.craft(
+            [net], poisons[0], targets[t : t + 1], **OPTIONS, dropout=False, restarts=3
+        )
+        torch.testing.assert_close(alone.final_loss[0], runs[2].final_loss[t])
+
+
+def test_one_start_without_augmentation_is_the_plain_attack() -> None:
+    net, (poisons, targets) = small(), images()
+    plain = gradient_matching.craft([net], poisons[0], targets, **OPTIONS)
+    off = {"restarts": 1, "augment": {"crop_padding": 0, "flip": False}}
+    assert torch.equal(
+        gradient_matching.craft([net], poisons[0], targets, **OPTIONS, **off).poisons, plain.poisons
+    )
+
+
+@pytest.mark.parametrize("stop_at", [4, 6, 9, 17])
+def test_restarts_that_are_interrupted_resume_to_the_same_bits(stop_at: int) -> None:
+    net, (poisons, targets), watch = small(), images(), (2, [small()])
+    more = {**OPTIONS, "restarts": 3, "augment": {"crop_padding": 1, "flip": True}, "watch": watch}
+    whole = gradient_matching.craft([net], poisons[0], targets, **more)
+    kept, seen = Kept(), []
+
+    def stop(done: int, total: int) -> None:
+        seen.append(total)
+        if done == stop_at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gradient_matching.craft([net], poisons[0], targets, **more, checkpoint=kept, progress=stop)
+    torch.rand(3)
+    resumed = gradient_matching.craft([net], poisons[0], targets, **more, checkpoint=kept)
+    assert torch.equal(resumed.poisons, whole.poisons) and torch.equal(resumed.final_loss, whole.final_loss)
+    assert resumed.history == whole.history and set(seen) == {18}
+    assert torch.equal(resumed.watched, whole.watched)
+
+
+@pytest.mark.parametrize("parameters", ["all", "head"])
+def test_poisons_are_augmented_while_they_are_crafted_and_the_gradient_reaches_their_pixels(
+    parameters: str,
+) -> None:
+    """Against finite differences under the same crops; without a gradient to ask for, the poisons are as they are."""
+    net, (poisons, targets) = small(), images(2)
+    plain = gradient_matching.objective(LABEL, parameters)
+    attack = gradient_matching.objective(LABEL, parameters, crop_and_flip(2, True))
+    same = loss_of(plain, net, poisons, targets).detach()
+    assert torch.equal(loss_of(attack, net, poisons, targets).detach(), same)
+
+    def loss(pixels: Tensor) -> Tensor:
+        torch.manual_seed(5)  # the same crops each time
+        return loss_of(
+            attack, net, pixels.detach().requires_grad_() if not pixels.requires_grad else pixels, targets
+        ).sum()
+
+    wanted = poisons.requires_grad_()
+    value = loss(wanted)
+    assert abs(float(value.detach()) - float(same.sum())) > 1e-3
+    gradient = torch.autograd.grad(value, wanted)[0]
+    way = torch.randn(poisons.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    up, down = (float(loss(poisons.detach() + h * way).detach()) for h in (1e-6, -1e-6))
+    slope = float((gradient * way).sum())
+    assert abs(slope) > 1e-3 and abs(slope - (up - down) / 2e-6) < 1e-4 * abs(slope)
+    assert (gradient == 0).any()  # pixels that the crops leave out
+
+
+def test_augmented_poisons_match_better_under_crops() -> None:
+    """What the option is for; the control is crafting without it."""
+    net, (poisons, targets) = small(), images()
+    crops = {"crop_padding": 2, "flip": False}
+    attack = gradient_matching.objective(LABEL, "head", crop_and_flip(2, False))
+    means = []
+    for augment in (None, crops):
+        options = {**OPTIONS, "iterations": 60, "dropout": False, "augment": augment}
+        made = gradient_matching.craft([net], poisons[0], targets, **options).poisons.requires_grad_()
+        torch.manual_seed(0)
+        means.append(
+            float(
+                torch.stack([loss_of(attack, net, made, targets).mean().detach() for _ in range(30)]).mean()
+            )
+        )
+    assert means[1] < means[0]
+
+
+def test_numbers_of_restarts_that_are_none_are_refused() -> None:
+    net, (poisons, targets) = small(), images()
+    for restarts in (0, 1.0, True):
+        with pytest.raises(ValueError, match=f"restarts is {restarts}; allowed: an integer >= 1"):
+            gradient_matching.craft([net], poisons[0], targets, **OPTIONS, restarts=restarts)

@@ -121,6 +121,13 @@ def test_an_attack_takes_its_section_and_defaults_to_the_published_values(attack
         assert section.pop("watermark", 0.3) == 0.3
     if attack == "gradient_matching":
         assert section.pop("parameters") == "head"  # of all of them at once no large network fits
+        assert (
+            section.pop("iterations") * section.pop("restarts") == 4000
+        )  # all starts cost what one attack does
+        assert section.pop("augment") == {
+            "crop_padding": 4,
+            "flip": True,
+        }  # off by default, as in the small scales
     assert_bound(craft, section)
 
 

@@ -31,6 +31,8 @@ DEFINED = {
     "addition.bullseye_polytope": DEFENCES,
     "addition.gradient_matching": DEFENCES,
     "addition.adaptive_polytope": DEFENCES,
+    "addition.defences": (3 + 4 * 5 + 6) * 8,  # none removes, filters certify nothing, a vote certifies
+    "addition.mixed_batches": 6 * 3 * 8,
     "addition.attacks": 5 * 5 * 8,
     "addition.controls": 12 * 4 * 8,
     "addition.robustness": 0,  # as many rows as networks were measured
@@ -67,6 +69,8 @@ def test_a_study_on_four_of_eight_victims(evidence):
         "addition.bullseye_polytope": (3 + 6) * 4,
         "addition.gradient_matching": (3 + 6) * 4,
         "addition.adaptive_polytope": (3 + 6) * 4,
+        "addition.defences": (3 + 5) * 4,
+        "addition.mixed_batches": 2 * 2 * 4,
         "addition.attacks": 5 * 3 * 4,  # these runs do not say what they fitted
         "addition.controls": 12 * 3 * 4,
         "addition.robustness": 3 * 4 * 4,  # roles, victims; clean, two eps, corruptions

@@ -40,9 +40,9 @@ FEW: dict[str, Any] = {
     "poisoning.studies.transfer": {
         "feature_collision": [
             *("deep_knn", "l2_outliers", "one_class_svm", "random_eviction"),
-            *("spectral_signatures", "activation_clustering"),
+            *("spectral_signatures", "activation_clustering", "epic"),
         ],
-        "convex_polytope": ["deep_knn", "random_eviction", "adversarial_training"],
+        "convex_polytope": ["deep_knn", "random_eviction", "adversarial_training", "partition_aggregation"],
         "bullseye_polytope": [],
         "gradient_matching": [],
         "adaptive_polytope": [],
@@ -52,6 +52,7 @@ FEW: dict[str, Any] = {
     "poisoning.studies.overlap.substitutes.architectures": [ALONE],
     "poisoning.studies.overlap.victims": [ALONE],
     "poisoning.studies.end_to_end.substitutes.architectures": [ALONE],
+    "poisoning.studies.end_to_end.defences": ["mixup", "cutmix"],
     "poisoning.studies.end_to_end.victims": [ALONE],
     "poisoning.studies.imbalance.victims": [ALONE],
     "poisoning.studies.white_box.attacks": ["white_box_collision", "white_box_watermark"],

@@ -197,6 +197,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{P}.filter.one_class_svm.*", {P}, of_defence("one_class_svm")),
     (f"{P}.filter.spectral_signatures.*", {P}, of_defence("spectral_signatures")),
     (f"{P}.filter.activation_clustering.*", {P}, of_defence("activation_clustering")),
+    (f"{P}.filter.epic.*", {P}, of_defence("epic")),
     # fine-tuning: two recipes
     (
         f"{P}.train.transfer.*",
@@ -204,6 +205,14 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         ["train/transfer/*", "train/overlap_*", "train/imbalance/*", "render"],
     ),
     (f"{P}.train.end_to_end.*", {P}, ["train/end_to_end/*", "render"]),
+    *(
+        (f"{P}.train.{defence}.*", {P}, [f"train/{setting}/*/{defence}/*", "render"])
+        for defence, setting in (
+            ("partition_aggregation", "transfer"),
+            ("mixup", "end_to_end"),
+            ("cutmix", "end_to_end"),
+        )
+    ),
     # who meets whom
     (
         f"{S}.transfer.feature_collision",
@@ -253,7 +262,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         )
         for key, name in (("architectures", f"{NEW}-*"), ("dropout", "*-drop0.1"))
     ),
-    (f"{S}.end_to_end.attacks", {P, "render"}, ["render"]),  # one less
+    *((f"{S}.end_to_end.{key}", {P, "render"}, ["render"]) for key in ("attacks", "defences")),  # one less
     (f"{S}.end_to_end.victims", {P, "render"}, [f"train/end_to_end/*/{OTHER}/*", "render"]),
     (f"{S}.end_to_end.targets", {P}, ["craft/multi_layer*", "train/end_to_end/*", "render"]),
     *(
@@ -301,6 +310,7 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{S}.dropout.attacks": lambda names: [*names, "convex_polytope"],
     f"{S}.imbalance.attacks": lambda names: [*names, "feature_collision"],
     f"{S}.*.attacks": lambda names: names[:-1],
+    f"{S}.end_to_end.defences": lambda names: names[:-1],
     f"{S}.feature_plane.attack": lambda name: "feature_collision",
     f"{S}.*.victims": lambda names: [*names, OTHER],
     f"{S}.*.victim": lambda name: OTHER,

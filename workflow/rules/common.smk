@@ -10,7 +10,7 @@ from relearn.report.closing import closing_words
 from relearn.studies import parameters
 from relearn.runs import orphan_guard as parents
 from relearn.runs.code_version import code_version
-from relearn.methods import DEFENCES
+from relearn.methods import DEFENCES, MIXTURES, VOTES
 from relearn.runs.record import canonical
 from relearn.runs.record_file import left_behind
 from snakemake_logger_plugin_relearn import foresee
@@ -36,7 +36,7 @@ DEVICE, PRECISION = MACHINE["device"], MACHINE["precision"]
 wildcard_constraints:
     seed=r"\d+",
     attack="[a-z_0-9]+",
-    defence="none|adversarial_training|" + "|".join(DEFENCES),
+    defence="none|adversarial_training|" + "|".join([*DEFENCES, *VOTES, *MIXTURES]),
     role="substitute|victim|substitute_half|victim_half|victim_disjoint|robust",
     setting="transfer|end_to_end|overlap_full|overlap_half|overlap_disjoint|imbalance",
     victim="[A-Za-z0-9-]+",
@@ -128,7 +128,9 @@ def words_of(family):
         "seed": [] if family.seeds is None else ["--seed", "{seed}"],
         "scale": SCALE,
         "inputs": input_words,
-        "processes": ["--processes", str(family.needs.gpu)] if family.needs.gpu > 1 and DEVICE != "cpu" else [],
+        "processes": (
+            ["--processes", str(family.needs.gpu)] if family.needs.gpu > 1 and DEVICE != "cpu" else []
+        ),
     }
 
 

@@ -40,10 +40,10 @@ def main(args: argparse.Namespace) -> int:
             missing files; one line.
     """
     from relearn.data import setups
-    from relearn.methods import DEFENCES
+    from relearn.methods import DEFENCES, VOTES
     from relearn.studies.poisoning import own_method
 
-    allowed = [*DEFENCES, "adversarial_training"]
+    allowed = [*DEFENCES, *VOTES, "adversarial_training"]
     if unknown := sorted(set(args.defences) - set(allowed)):
         raise ValueError(f"--defences: found {unknown[0]}, allowed: {', '.join(allowed)}")
     values, results = shared.load_results(args)

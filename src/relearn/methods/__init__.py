@@ -27,7 +27,12 @@ DEFENCES = {
     "random_eviction": "relearn.methods.random_eviction:RandomEviction",
     "spectral_signatures": "relearn.methods.spectral_signatures:SpectralSignatures",
     "activation_clustering": "relearn.methods.activation_clustering:ActivationClustering",
+    "epic": "relearn.methods.epic:Epic",
 }
+
+# Defences that change a victim's training instead of its set: votes of heads on frozen features, mixtures end to end.
+VOTES = {"partition_aggregation": "relearn.methods.partition_aggregation:train"}
+MIXTURES = {"mixup": "relearn.methods.mixing:mixup", "cutmix": "relearn.methods.mixing:cutmix"}
 
 # Replication of small classes before the neighbour search (zhu2022, 2.3.5.2).
 REPLICATIONS = {"deep_knn": "relearn.methods.deep_knn:replicate"}

@@ -6,6 +6,10 @@ network, because all layers change and nothing can be shared between targets.
 
 The Deep k-NN defence's public code trains the linear head alone but leaves the network in training mode, so batches are normalised by
 their own statistics, and the running statistics are updated: ``head_only=True, training_mode=True``.
+
+Strong augmentation as a defence (Borgnia et al., ICASSP 2021): mixup or CutMix of every batch, so that no poison is fitted alone. Both act
+on images, and the labels are those of the mixed pixels; only a victim that trains its layers sees them. For a linear head on frozen
+features mixup would be a mixture of features, which the head maps to the mixture of its logits, and CutMix has no counterpart.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from relearn.methods.augmentation import Mix
 from relearn.methods.fit import Fitted, fit
 
 
@@ -34,6 +39,7 @@ def fine_tune_network(
     head_only: bool = False,
     reset_head: bool = False,
     training_mode: bool = False,
+    mix: Mix | None = None,
     seed: int = 0,
     precision: str = "fp32",
     progress: Callable[[int, int], None] | None = None,
@@ -48,6 +54,7 @@ def fine_tune_network(
         head_only: train ``network.head`` and no other layer.
         reset_head: start from a newly initialised head.
         training_mode: normalise batches by their own statistics and update the running ones; dropout is active.
+        mix: mixture of images and labels (:mod:`relearn.methods.mixing`), a defence.
         epochs, batch_size, lr, weight_decay, milestones, seed, precision: as in :func:`relearn.methods.fit.fit`.
 
     Raises:
@@ -72,6 +79,7 @@ def fine_tune_network(
         schedule="step",
         milestones=milestones,
         training_mode=training_mode,
+        mix=mix,
         seed=seed,
         precision=precision,
         progress=progress,

@@ -22,15 +22,18 @@ the last linear layer alone, the only layer that a victim trains in the transfer
 form, :math:`\nabla_{W,b} L = r\,[\phi; 1]^\top` with :math:`r = \mathrm{softmax}(z) - e_{y_p}`, so an iteration costs no more
 than in the attacks on features.
 
-Differs from the publication: Adam on the gradient itself, not on its sign; no differentiable augmentation of the poisons, no restarts
-and no learning-rate decay; the losses of the substitutes are summed; dropout may stay on; budget and number of iterations are those of
-zhu2022's attacks, so that all attacks are compared at equal cost. The cross-entropy is written so that r stays accurate when a network
-is confident of y_p.
+Two options are the publication's and off by default. `restarts`: craft from several starts and keep, for each target, the poisons of the
+smallest final loss. `augment`: while crafting, each poison is seen by each substitute under a random crop after zero padding and a
+random flip, new in every iteration, through which the gradient reaches the pixels; final losses are those of the poisons themselves.
+
+Differs from the publication: Adam on the gradient itself, not on its sign; crops are of whole pixels, not interpolated; no learning-rate
+decay; the losses of the substitutes are summed; dropout may stay on; budget and number of iterations are those of zhu2022's attacks,
+so that all attacks are compared at equal cost. The cross-entropy is written so that r stays accurate when a network is confident of y_p.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -39,14 +42,23 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import logsigmoid
 
 from relearn.methods import crafting
+from relearn.methods.augmentation import Augment, crop_and_flip
+from relearn.methods.crafting.restarts import craft_restarted
 
 PARAMETERS = ("all", "head")
 GRADIENTS_AT_ONCE = 2**24  # numbers; larger batches are no faster, and the graph of one target is large
 
 
 class _Matching(crafting.Objective):
-    def __init__(self, poison_class: int) -> None:
-        self.poison_class = poison_class
+    def __init__(self, poison_class: int, augment: Augment | None = None) -> None:
+        self.poison_class, self.augment = poison_class, augment
+
+    def seen(self, poisons: Tensor) -> Tensor:
+        """The poisons (T, k, C, H, W) as a substitute sees them: augmented while they are crafted."""
+        if self.augment is None or not poisons.requires_grad:
+            return poisons
+        # the global generator, because the crafting loop seeds it and keeps its state
+        return self.augment(poisons.flatten(0, 1), torch.default_generator).unflatten(0, poisons.shape[:2])
 
     def read_target(self, net: nn.Module, targets: Tensor) -> crafting.Reading:
         return self.read(net, targets.unsqueeze(1))  # the mean gradient of one image
@@ -66,7 +78,7 @@ class AllParameters(_Matching):
         def mean_loss(parameters: dict[str, Tensor], images: Tensor) -> Tensor:
             return cross_entropy(functional_call(net, parameters, (images,)), self.poison_class).mean()
 
-        parameters = {name: one.detach() for name, one in net.named_parameters()}
+        parameters, poisons = {name: one.detach() for name, one in net.named_parameters()}, self.seen(poisons)
         # all targets in one pass, each with its own gradient
         with torch.enable_grad(), torch.autocast(poisons.device.type, enabled=False):
             found = vmap(grad(mean_loss), in_dims=(None, 0), randomness="different")(parameters, poisons)
@@ -77,7 +89,7 @@ class Head(_Matching):
     """Gradients in closed form; for networks with `features` and a linear `head`."""
 
     def read(self, net: Any, poisons: Tensor) -> crafting.Reading:
-        features = net.features(poisons.flatten(0, 1)).to(poisons.dtype)
+        features = net.features(self.seen(poisons).flatten(0, 1)).to(poisons.dtype)
         with torch.autocast(poisons.device.type, enabled=False):  # r needs full precision
             residuals = softmax_minus_label(net.head(features), self.poison_class)
             inputs = torch.cat([features, torch.ones_like(features[:, :1])], 1)
@@ -118,7 +130,9 @@ def _split(logits: Tensor, label: int) -> tuple[Tensor, Tensor]:
     return logits[:, label], torch.cat([logits[:, :label], logits[:, label + 1 :]], 1)
 
 
-def objective(poison_class: int, parameters: str = "all") -> crafting.Objective:
+def objective(
+    poison_class: int, parameters: str = "all", augment: Augment | None = None
+) -> crafting.Objective:
     """The objective in the form used by the crafting loop.
 
     Raises:
@@ -126,7 +140,7 @@ def objective(poison_class: int, parameters: str = "all") -> crafting.Objective:
     """
     if parameters not in PARAMETERS:
         raise ValueError(f"parameters is {parameters!r}; allowed: {', '.join(PARAMETERS)}")
-    return AllParameters(poison_class) if parameters == "all" else Head(poison_class)
+    return (AllParameters if parameters == "all" else Head)(poison_class, augment)
 
 
 def craft(
@@ -140,6 +154,8 @@ def craft(
     lr: float = 0.04,
     iterations: int = 4000,
     dropout: bool = True,
+    restarts: int = 1,
+    augment: Mapping[str, Any] | None = None,
     seed: int = 0,
     **options: Any,
 ) -> crafting.Crafted:
@@ -147,17 +163,19 @@ def craft(
 
     Arguments, further options (target_dropout, pixel_std, precision, target_batch, watch, progress, log,
     checkpoint) and errors as in :func:`relearn.methods.crafting.craft`; `poison_class` (the label of the
-    bases) and `parameters` as above.
+    bases), `parameters`, `restarts` and `augment` (`crop_padding`, 0 for no crop, and `flip`) as above.
     """
-    attack = objective(poison_class, parameters)
+    look = crop_and_flip(augment["crop_padding"], augment["flip"]) if augment else None
+    attack = objective(poison_class, parameters, look)
     if parameters == "all" and substitutes:
         largest = max(sum(one.numel() for one in net.parameters()) for net in substitutes)
         attack.at_once = max(1, GRADIENTS_AT_ONCE // max(largest, 1))
-    return crafting.craft(
+    return craft_restarted(
         attack,
         substitutes,
         bases,
         targets,
+        restarts=restarts,
         eps=eps,
         lr=lr,
         iterations=iterations,

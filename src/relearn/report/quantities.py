@@ -6,6 +6,9 @@ The control measures this: the same victim with the same defence, trained with u
 * ``attack_success``: as the papers count, regardless of the control;
 * ``attack_success_net``: success - control, -1, 0 or 1 for a trial: the effect of the poisons.
 
+``certified_accuracy@<r>`` is the share of test images that a certified victim classifies correctly whatever r images are added to its set
+of unperturbed bases or removed from it.
+
 Defence success is the share of attacks that fail after filtering and retraining (1 - attack success).
 It is reported over two populations of attacks:
 
@@ -122,6 +125,10 @@ def _failed_or_natural(row: Row) -> float | None:
     return 1.0 if _control(row) else _failed(row)
 
 
+def _certified(changes: int) -> Callable[[Row], float | None]:
+    return lambda row: _number_if_there(row, f"certified_accuracy_{changes}_frac")
+
+
 def _share(part: str, whole: str) -> Callable[[Row], float | None]:
     return lambda row: float(row[part]) / float(row[whole]) if row[whole] else None
 
@@ -136,6 +143,7 @@ QUANTITIES = {
     "train_accuracy": Quantity("train", lambda row: _number_if_there(row, "train_accuracy_frac")),
     "poisons_fitted": Quantity("train", lambda row: _number_if_there(row, "poisons_fitted_frac")),
     "test_accuracy": Quantity("train", _number("test_accuracy_frac")),
+    **{f"certified_accuracy@{r}": Quantity("train", _certified(r)) for r in (0, 1, 2, 5)},
     "poisons_removed": Quantity("filter", _share("poisons_removed", "poisons")),
     "clean_removed": Quantity("filter", _share("clean_removed", "clean")),
     "mcc": Quantity("filter", _number("mcc")),

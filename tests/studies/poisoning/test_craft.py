@@ -100,3 +100,25 @@ def test_a_target_outside_the_trials_is_refused(chain):
     settings = {**chain.trials, "target": 3, "k": 20}
     with pytest.raises(ValueError, match="target is 3; allowed: 0 to 2"):
         feature_plane.run(None, settings, {"data": [chain.path("prepare/data.safetensors")]}, "cpu", "fp32")
+
+
+def test_gradient_matching_from_several_starts_with_augmented_poisons(chain, read_trials):
+    """One start is no better than two of the same seed, and the record has the iterations of both."""
+    data, nets = {"data": "prepare/data.safetensors"}, ["substitute/weights.safetensors"]
+    own = {
+        "attack": "gradient_matching",
+        "parameters": "head",
+        "target_dropout": "resampled",
+        "dropout": False,
+    }
+    losses = []
+    for restarts in (1, 2):
+        augment = {"crop_padding": 1, "flip": False}
+        settings = {**chain.craft, **own, "restarts": restarts, "augment": augment}
+        chain.step("craft", f"starts_{restarts}", settings, **data, substitutes=nets)
+        losses.append([float(row["loss"]) for row in read_trials(chain.path(f"starts_{restarts}"))])
+        history = (chain.path(f"starts_{restarts}") / "history.csv").read_text().splitlines()
+        assert [line.split(",")[0] for line in history[1:]] == [
+            str(step) for step in range(1, restarts * chain.craft["iterations"] + 1)
+        ]
+    assert all(two <= one for one, two in zip(*losses, strict=True))

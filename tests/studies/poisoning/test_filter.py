@@ -1,10 +1,15 @@
 """filter: the counts in the trials are those of the stored masks; the masks are those of the method on the victim's features."""
 
+from pathlib import Path
+
+import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from relearn.data.arrays import load_prepared
 from relearn.measures.embed import embed
+from relearn.methods import DEFENCES, load
 from relearn.methods.deep_knn import DeepKNN
 from relearn.models import files
 
@@ -50,6 +55,25 @@ def test_a_random_defence_draws_independently_for_each_target(chain):
     poisons = "craft/poisons.safetensors"
     chain.step("filter", "evicted_other", settings, {"victim": "other"}, **inputs, poisons=poisons)
     assert not torch.equal(load_file(chain.path("evicted_other/kept.safetensors"))["keep"][0], keep)
+
+
+@pytest.mark.parametrize("name", ["spectral_signatures", "activation_clustering", "epic"])
+def test_a_filter_with_the_arguments_of_params_and_the_victim_behind_it(chain, read_trials, name):
+    params = yaml.safe_load((Path(__file__).parents[3] / "params.yaml").read_text())
+    arguments = params["poisoning"]["filter"][name]
+    inputs = {"data": "prepare/data.safetensors", "victim": "victim/weights.safetensors"}
+    inputs["poisons"] = "craft/poisons.safetensors"
+    chain.step("filter", f"by_{name}", {**chain.trials, **arguments, "defence": name}, **inputs)
+    chain.step("train", f"behind_{name}", chain.poisoned, **inputs, kept=f"by_{name}/kept.safetensors")
+    data, kept = (
+        load_prepared(chain.path("prepare/data.safetensors")),
+        load_file(chain.path(f"by_{name}/kept.safetensors")),
+    )
+    victim, (images, labels) = files.load(chain.path("victim/weights.safetensors")), data.fine_tune()
+    by_hand = load(DEFENCES, name)(**arguments).fit_predict(embed(victim, images), labels) == 1
+    assert torch.equal(kept["control"][0, 0], torch.as_tensor(by_hand)) and 100 < by_hand.sum() < 200
+    counts = [int(row["fine_tune_count"]) for row in read_trials(chain.path(f"behind_{name}"))]
+    assert counts == kept["keep"][0].sum(1).tolist()
 
 
 def test_a_single_row_has_the_columns_of_many(chain, read_trials):

@@ -218,6 +218,86 @@ def test_end_to_end_by_hand(chain, read_trials):
     assert all(torch.equal(before[name], after[name]) for name in before if "running" in name)
 
 
+def test_a_vote_of_parts_is_certified_against_poisons_and_control(chain, read_trials):
+    """By hand: votes of heads of parts on the poisoned set; what no image can change is the same in the control's set."""
+    from relearn.methods.partition_aggregation import certified, digest, train, votes
+
+    settings = {**chain.poisoned, "defence": "partition_aggregation", "parts": 20, "poisons": 2}
+    record = chain.step("train", "voting", settings, **INPUTS, poisons="craft/poisons.safetensors")
+    data = load_prepared(chain.path("prepare/data.safetensors"))
+    trials, victim = data.trials(**chain.trials), files.load(chain.path("victim/weights.safetensors"))
+    images, labels = data.fine_tune()
+    poisoned = images.clone()
+    poisoned[trials.base_positions_in_fine_tune] = load_file(chain.path("craft/poisons.safetensors"))[
+        "poisons"
+    ][1]
+    recipe = {key: settings[key] for key in ("parts", "epochs", "lr", "milestones")}
+    targets, (test_images, test_labels) = embed(victim, trials.target_images), data.test()
+    found = []
+    for pixels in (poisoned, images):
+        names = [digest(one) for one in pixels]
+        heads = train([(names, embed(victim, pixels), labels)], victim.head, **recipe)
+        found.append(
+            [
+                certified(votes(heads.weight[0], heads.bias[0], x))
+                for x in (targets, embed(victim, test_images))
+            ]
+        )
+    (attacked, under_attack), (alone, clean) = found
+    rows = read_trials(chain.path("voting"))
+    assert len(rows) == 3
+    row = rows[1]
+    assert [int(row["predicted"]), int(row["certified_count"])] == [int(one[1]) for one in attacked]
+    assert [int(row["control_predicted"]), int(row["control_certified_count"])] == [
+        int(one[1]) for one in alone
+    ]
+    right = under_attack[0] == test_labels
+    assert float(row["test_accuracy_frac"]) == pytest.approx(float(right.float().mean()), abs=0.006)
+    shares = [record["metrics"][f"certified_accuracy_{r}_frac"] for r in (0, 1, 2, 5)]
+    right = clean[0] == test_labels
+    wanted = [float((right & (clean[1] >= r)).float().mean()) for r in (0, 1, 2, 5)]
+    assert shares == pytest.approx(wanted, abs=0.006) and shares == sorted(shares, reverse=True)
+    assert shares[0] > shares[1] > 0
+
+
+@pytest.mark.parametrize("defence", ["mixup", "cutmix"])
+def test_an_end_to_end_victim_on_mixed_batches_by_hand(chain, read_trials, defence):
+    from relearn.methods import mixing
+    from relearn.methods.end_to_end import fine_tune_network, predictions
+
+    recipe = {"epochs": 2, "batch_size": 50, "lr": 0.01, "weight_decay": 0.0, "milestones": []}
+    settings = {**chain.poisoned, **recipe, "setting": "end_to_end", "targets": 1, "test_images": 30}
+    chain.step(
+        "train",
+        defence,
+        {**settings, "defence": defence, "alpha": 1.0},
+        **INPUTS,
+        poisons="craft/poisons.safetensors",
+    )
+    chain.step("train", f"without_{defence}", settings, **INPUTS, poisons="craft/poisons.safetensors")
+    data = load_prepared(chain.path("prepare/data.safetensors"))
+    images, labels = data.fine_tune()
+    images[data.trials(**chain.trials).base_positions_in_fine_tune] = load_file(
+        chain.path("craft/poisons.safetensors")
+    )["poisons"][0]
+    mix = getattr(mixing, defence)(1.0, classes=10)
+    seen = []
+
+    def watched(batch, generator):
+        mixed = mix(batch, generator)
+        seen.append(mixed[1].clone())
+        return mixed
+
+    victim = files.load(chain.path("victim/weights.safetensors"))
+    tuned, fitted = fine_tune_network(victim, images, labels, **recipe, mix=watched)
+    row = read_trials(chain.path(defence))[0]
+    assert float(row["train_loss_nats"]) == pytest.approx(fitted.history[-1]["loss"], rel=1e-3)
+    assert int(row["predicted"]) == int(predictions(tuned, data.trials(**chain.trials).target_images[:1]))
+    assert row["train_loss_nats"] != read_trials(chain.path(f"without_{defence}"))[0]["train_loss_nats"]
+    assert len(seen) == 8 and all(torch.allclose(y.sum(1), torch.ones(50)) for y in seen)
+    assert any(((y > 0) & (y < 1)).any() for y in seen)
+
+
 def test_the_clean_run_has_no_threat_and_the_poisoned_ones_say_how_much_was_known(chain):
     clean, poisoned = (json.loads((chain.path(n) / "record.json").read_text()) for n in ("clean", "train"))
     assert clean["threat_model"] is None and poisoned["threat_model"]["knowledge"] == "gray_box"

@@ -32,7 +32,15 @@ from relearn.params.types import (
     ascending,
 )
 from relearn.runs import plugins
-from relearn.studies.poisoning.params_studies import Studies, Substitutes, Victims
+from relearn.studies.poisoning.params_studies import (
+    CropAndFlip,
+    Epic,
+    Mixture,
+    PartitionAggregation,
+    Studies,
+    Substitutes,
+    Victims,
+)
 
 
 class Prepare(Section):
@@ -112,6 +120,8 @@ class Attack(Section):
 
 class GradientMatching(Attack):
     parameters: Literal["head", "all"]
+    restarts: Count
+    augment: CropAndFlip
 
 
 class Adaptive(Attack):
@@ -201,6 +211,7 @@ class Filter(Section):
     random_eviction: RandomEviction
     spectral_signatures: SpectralSignatures
     activation_clustering: ActivationClustering
+    epic: Epic
 
 
 class FineTuning(Section):
@@ -229,6 +240,9 @@ class EndToEnd(FineTuning):
 class Train(Section):
     transfer: Transfer
     end_to_end: EndToEnd
+    partition_aggregation: PartitionAggregation
+    mixup: Mixture
+    cutmix: Mixture
 
 
 class Pgd(Section):

@@ -1,4 +1,4 @@
-"""Types and ranges of ``poisoning.studies``, and the network and defence types shared with the rest of the section."""
+"""Types and ranges of ``poisoning.studies``, and of networks, of defences and of options that other publications bring."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from relearn.methods import DEFENCES
+from relearn.methods import DEFENCES, MIXTURES, VOTES
 from relearn.params.types import (
     Count,
     OneOf,
+    Padding,
+    Positive,
     Section,
     Several,
     Share,
@@ -29,8 +31,27 @@ PUBLISHED = (
 )
 Architecture = Annotated[str, OneOf((*PUBLISHED, *plugins.installed()["relearn.models"]))]
 
-Defence = Annotated[str, OneOf((*DEFENCES, "adversarial_training"))]
+Defence = Annotated[str, OneOf((*DEFENCES, *VOTES, "adversarial_training"))]
 Architectures = Annotated[list[Architecture], Unique, AfterValidator(unique)]
+
+
+class CropAndFlip(Section):
+    crop_padding: Padding
+    flip: bool
+
+
+class Epic(Section):
+    fraction: Share
+    rounds: Count
+    steps: Count
+
+
+class PartitionAggregation(Section):
+    parts: Count
+
+
+class Mixture(Section):
+    alpha: Positive
 
 
 class Substitutes(Section):
@@ -73,6 +94,7 @@ class EndToEndStudy(Section):
         Unique0,
         AfterValidator(unique),
     ]
+    defences: Annotated[list[Annotated[str, OneOf(MIXTURES)]], Unique0, AfterValidator(unique)]
     substitutes: Substitutes
     victims: Names
     targets: Count

@@ -53,7 +53,8 @@ def adversarial_training(job: Job) -> Work:
 
 def craft(job: Job) -> Work:
     given = job.settings
-    poisons, targets, iterations = given["poisons"] * given["targets"], given["targets"], given["iterations"]
+    poisons, targets = given["poisons"] * given["targets"], given["targets"]
+    iterations = given["iterations"] * given.get("restarts", 1)
     passes = []
     for net in networks(job, "substitutes"):
         passes += [Pass(net, iterations, poisons, INPUT), Pass(net, iterations, targets)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
-from relearn.methods import DEFENCES
+from relearn.methods import DEFENCES, MIXTURES, VOTES
 from relearn.models import module_of as network_module
 from relearn.studies.family import Cell, Family, Needs
 from relearn.studies.poisoning.plan.networks import Networks, victim_names
@@ -16,6 +16,16 @@ from relearn.studies.poisoning.plan.poisons import HALF, WHITE_BOX, Poisons, cel
 def victim_modules(victim: str, **_: str) -> list[str]:
     """The module that defines a victim."""
     return [network_module(victim)]
+
+
+TRAININGS = {**VOTES, **MIXTURES}
+"""Defences that change the training: their arguments are settings of the step ``train``."""
+
+
+def train_modules(victim: str, defence: str, **_: str) -> list[str]:
+    """The modules of a victim and of a defence that changes its training."""
+    own = [TRAININGS[defence].partition(":")[0]] if defence in TRAININGS else []
+    return [network_module(victim), *own]
 
 
 def clean_cell(setting: str, defence: str, victim: str) -> dict[str, str]:
@@ -64,12 +74,16 @@ class Victims:
             sets = self.overlap["substitutes"]
         return "gray_box" if victim in sets["architectures"] else "black_box"
 
-    def train_settings(self, setting: str, victim: str, attack: str = "clean", **_: str) -> dict[str, Any]:
+    def train_settings(
+        self, setting: str, victim: str, defence: str, attack: str = "clean"
+    ) -> dict[str, Any]:
         whole = setting == "end_to_end"
         recipe = self.own["train"]["end_to_end" if whole else "transfer"]
         found = {**self.poisons.trials, **recipe, "setting": setting, "attack": attack}
         if whole:
             found["targets"] = self.whole["targets"]
+        if defence in TRAININGS:
+            found |= {**self.own["train"][defence], "defence": defence}
         if attack != "clean":
             eps = self.own["craft"]["attacks"][entry_of(attack)]["eps"]
             found |= {"eps": eps, "knowledge": self.knowledge_of(setting, attack, victim)}
@@ -86,7 +100,8 @@ class Victims:
             for victim in self.studies["imbalance"]["victims"]:
                 yield cell("imbalance", attack, "deep_knn", victim)
         for attack in self.whole["attacks"]:
-            yield from (cell("end_to_end", attack, "none", victim) for victim in self.whole["victims"])
+            for defence in ("none", *self.whole["defences"]):
+                yield from (cell("end_to_end", attack, defence, victim) for victim in self.whole["victims"])
         for attack in self.studies["white_box"]["attacks"]:
             yield cell("transfer", attack, "none", self.studies["white_box"]["victim"])
 
@@ -111,7 +126,7 @@ class Victims:
                 "features": self.features_of,
             },
             settings=self.train_settings,
-            modules=victim_modules,
+            modules=train_modules,
             outputs={"trials": "trials.csv"},
             needs=Needs(mem_mb=6000, minutes=240),
             constraints={"attack": "(?!clean/)[a-z_0-9]+"},
@@ -126,7 +141,7 @@ class Victims:
             seeds=self.networks.seeds,
             inputs={"data": self.networks.data, "victim": self.victim_of},
             settings=self.train_settings,
-            modules=victim_modules,
+            modules=train_modules,
             labels={"attack": "clean"},
             outputs={"trials": "trials.csv", **outputs},
             needs=Needs(mem_mb=6000, minutes=240),
@@ -151,5 +166,9 @@ class Victims:
     @cached_property
     def train_clean_end_to_end(self) -> Family:
         """Clean victims with all layers trained; their features cannot be shared between runs."""
-        cells = [clean_cell("end_to_end", "none", victim) for victim in self.whole["victims"]]
+        cells = [
+            clean_cell("end_to_end", defence, victim)
+            for defence in ("none", *self.whole["defences"])
+            for victim in self.whole["victims"]
+        ]
         return self._clean("end_to_end", cells)

@@ -7,6 +7,9 @@ end_to_end: test_images); attack, poison_class, target_class, poisons, targets; 
   trained at once. With ``train_mode`` the batch statistics change during training, so each head needs its own network.
 * end_to_end: all layers are trained, one network after another.
 
+``defence`` names a defence that changes the training itself, with its arguments: partition_aggregation (transfer: a head for each of
+``parts`` parts, and their vote) or a mixture of images and labels (end_to_end: ``alpha``).
+
 Inputs: data, victim, poisons (unless attack is ``clean``), kept (if there is a filter), features (test features from the
 same victim's clean run, so that they are not computed again). Outputs: trials.csv; a clean transfer run also writes
 features.safetensors.
@@ -29,10 +32,12 @@ NEEDS_TORCH = True
 
 
 def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
-    from relearn.studies.poisoning.steps import victim_networks
+    from relearn.studies.poisoning.steps import victim_networks, voting
 
     if settings["setting"] == "end_to_end":
         victim_networks.end_to_end(run, settings, inputs, device, precision)
+    elif "defence" in settings:
+        voting.heads_of_parts(run, settings, inputs, device, precision)
     elif settings["train_mode"]:
         victim_networks.heads_in_train_mode(run, settings, inputs, device, precision)
     else:

@@ -9,8 +9,9 @@ RECIPE = ("epochs", "batch_size", "lr", "weight_decay", "milestones")
 
 
 def end_to_end(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
-    """Train all layers; the control is the clean run of the same victim."""
+    """Train all layers, on mixed batches if the defence is a mixture; the control is the clean run of the same victim."""
     from relearn.measures.attack_success import succeeded
+    from relearn.methods import MIXTURES, load
     from relearn.methods.end_to_end import fine_tune_network, predictions
     from relearn.models import files
     from relearn.runs.checkpoint import Checkpoint
@@ -21,6 +22,9 @@ def end_to_end(run, settings: dict, inputs: dict[str, list[Path]], device: str, 
     trials, labels = given.trials, given.labels.to(device)
     victim = files.load(inputs["victim"][0], device)
     test_images, test_labels = (part[: settings["test_images"]] for part in given.data.test())
+    mix = None
+    if "defence" in settings:
+        mix = load(MIXTURES, settings["defence"])(settings["alpha"], classes=victim.head.out_features)
     sets = 1 if given.poisons is None else len(given.poisons)  # one clean network serves all targets
     checkpoint = Checkpoint(run.work / "trained")
     state = checkpoint.load() or {"rows": [], "done": 0, "outcome": "ok", "outcome_step": None}
@@ -37,6 +41,7 @@ def end_to_end(run, settings: dict, inputs: dict[str, list[Path]], device: str, 
                 labels,
                 **{key: settings[key] for key in RECIPE},
                 training_mode=settings["train_mode"],
+                mix=mix,
                 seed=run.seed,
                 precision=precision,
                 progress=report,

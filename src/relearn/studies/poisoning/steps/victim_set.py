@@ -79,8 +79,15 @@ def kept_weights(path: Path) -> tuple[Any, Any, list[dict[str, Any]]]:
     return keep, control, variants
 
 
-def finish(run, rows: list[dict[str, Any]], given: VictimSet, outcome: str, outcome_step: int | None) -> None:
-    """Write the record: each metric is the mean over the chosen rows that have a value."""
+def finish(
+    run,
+    rows: list[dict[str, Any]],
+    given: VictimSet,
+    outcome: str,
+    outcome_step: int | None,
+    own: tuple[str, ...] = (),
+) -> None:
+    """Write the record: each metric is the mean over the chosen rows that have a value; ``own``: more columns that are metrics."""
     chosen = [row for row in rows if row["chosen"]]
     metrics = {
         "attack_success_frac": "success",
@@ -88,6 +95,7 @@ def finish(run, rows: list[dict[str, Any]], given: VictimSet, outcome: str, outc
         "test_accuracy_frac": "test_accuracy_frac",
         "train_accuracy_frac": "train_accuracy_frac",
         "poisons_fitted_frac": "poisons_fitted_frac",
+        **dict(zip(own, own)),
     }
     found = {name: _mean(chosen, column) for name, column in metrics.items()}
     run.finish(
