@@ -76,6 +76,8 @@ def test_the_planned_half_width_is_students_or_the_exact_one_of_a_share() -> Non
     share = designs.Measure("s", claimed=1.0, trials=4)
     assert designs.planned_half_width(share, 18) == pytest.approx((1 - 0.025 ** (1 / 72)) / 2)
     assert designs.planned_half_width(mean, 1) is None
+    more = replace(mean, n=16)
+    assert designs.planned_half_width(more, 5) == designs.planned_half_width(mean, 16)
     assert designs.planned_half_width(designs.Measure("s", claimed=1.0), 5) is None
 
 

@@ -62,6 +62,20 @@ use rule run as gradinit_initialise with:
         **words_of(GRADINIT["initialise"]),
 
 
+# MetaInit's starts with several tau, from which each network takes its own.
+use rule run as gradinit_tune_initialise with:
+    input:
+        **inputs_of(GRADINIT["tune_initialise"]),
+    output:
+        **GRADINIT["tune_initialise"].files,
+    log:
+        GRADINIT["tune_initialise"].log,
+    resources:
+        **needs_of(GRADINIT["tune_initialise"]),
+    params:
+        **words_of(GRADINIT["tune_initialise"]),
+
+
 # The same on ImageNet.
 use rule run as gradinit_initialise_imagenet with:
     input:
@@ -93,6 +107,20 @@ use rule run as gradinit_initialise_translation with:
         **words_of(GRADINIT["initialise_translation"]),
 
 
+# The Transformer's starts with several tau, from which GradInit takes its own.
+use rule run as gradinit_tune_initialise_translation with:
+    input:
+        **inputs_of(GRADINIT["tune_initialise_translation"]),
+    output:
+        **GRADINIT["tune_initialise_translation"].files,
+    log:
+        GRADINIT["tune_initialise_translation"].log,
+    resources:
+        **needs_of(GRADINIT["tune_initialise_translation"]),
+    params:
+        **words_of(GRADINIT["tune_initialise_translation"]),
+
+
 # Each image network, trained from its initial weights and tested after every epoch.
 use rule run as gradinit_train_from_init with:
     input:
@@ -107,6 +135,20 @@ use rule run as gradinit_train_from_init with:
         **needs_of(GRADINIT["train_from_init"]),
     params:
         **words_of(GRADINIT["train_from_init"]),
+
+
+# The trainings that choose MetaInit's tau.
+use rule run as gradinit_tune_train_from_init with:
+    input:
+        **inputs_of(GRADINIT["tune_train_from_init"]),
+    output:
+        **GRADINIT["tune_train_from_init"].files,
+    log:
+        GRADINIT["tune_train_from_init"].log,
+    resources:
+        **needs_of(GRADINIT["tune_train_from_init"]),
+    params:
+        **words_of(GRADINIT["tune_train_from_init"]),
 
 
 # The same on ImageNet.
@@ -138,6 +180,20 @@ use rule run as gradinit_train_translation with:
         **needs_of(GRADINIT["train_translation"]),
     params:
         **words_of(GRADINIT["train_translation"]),
+
+
+# The trainings that choose GradInit's tau and Admin's rate.
+use rule run as gradinit_tune_train_translation with:
+    input:
+        **inputs_of(GRADINIT["tune_train_translation"]),
+    output:
+        **GRADINIT["tune_train_translation"].files,
+    log:
+        GRADINIT["tune_train_translation"].log,
+    resources:
+        **needs_of(GRADINIT["tune_train_translation"]),
+    params:
+        **words_of(GRADINIT["tune_train_translation"]),
 
 
 # Mean and standard deviation of the gradient of each weight before training, on images.

@@ -36,6 +36,7 @@ class Measure:
         sd: standard deviation of one unit's value in the pilot; None if no pilot has measured it.
         pilot: the records that show it.
         trials: for a share, how many yes-or-no outcomes one unit holds; None for a mean.
+        n: number of units of these comparisons; None: that of the design.
     """
 
     source: str
@@ -45,6 +46,7 @@ class Measure:
     sd: float | None = None
     pilot: str = ""
     trials: float | None = None
+    n: int | None = None
 
     def about(self, name: str, unit: str) -> bool:
         """Whether this measure applies to a comparison of this name and unit."""
@@ -88,12 +90,13 @@ class Design:
 def planned_half_width(measure: Measure, n: int) -> float | None:
     r"""Half-width of the interval for n units: :math:`t_{0.975,n-1}\, s/\sqrt n`; for shares, that of the exact interval.
 
-    For a ratio it is on the log scale.
+    For a ratio it is on the log scale. A measure's own n replaces ``n``.
     """
     from scipy import stats
 
     from relearn.report.statistics import clopper_pearson
 
+    n = measure.n or n
     if measure.trials is not None and measure.claimed is not None:
         ends = clopper_pearson(measure.claimed * n * measure.trials, n * measure.trials)
         return (ends.high - ends.low) / 2
@@ -153,7 +156,7 @@ def _design(at: str, claim: str, scale: str, raw: Any) -> Design:
 def _measure(at: str, raw: Any) -> Measure:
     known = [field.name for field in fields(Measure)]
     _keys(at, raw, ("source",), [name for name in known if name != "source"])
-    for name in ("sd", "trials"):
+    for name in ("sd", "trials", "n"):
         if raw.get(name) is not None and not raw[name] > 0:
             raise ValueError(f"{at}.{name}: found {raw[name]}, allowed: a number above 0")
     if raw.get("sd") is not None and not raw.get("pilot"):

@@ -87,6 +87,13 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{G}.extra_seeds.networks": ([[], ["VGG-19"]], [["VGG-16"], "VGG-19"]),
     f"{G}.extra_seeds.initialisations": ([[], ["kaiming", "gradinit"]], [["zero"], ["kaiming", "kaiming"]]),
     f"{G}.extra_seeds.seeds": ([[], [100, 7]], [[7, 7], [-1]]),
+    f"{G}.first_steps.seeds": ([[], [0, 5]], [[1, 1], [-1], 3]),
+    f"{G}.tuning.metainit.seeds": ([[], [100]], [[7, 7], [-1]]),
+    f"{G}.tuning.metainit.factors": ([[], [0.1, 3]], [[0], [1.0, 1.0]]),
+    f"{G}.tuning.translation.seeds": ([[], [100]], [[7, 7], [-1]]),
+    f"{G}.tuning.translation.taus": ([[], [0.1, 1]], [[0], [0.1, 0.1]]),
+    f"{G}.tuning.translation.sgd_rates": ([[], [0.1, 1]], [[0], [0.1, 0.1]]),
+    f"{T}.other_seeds": ([0, 3], [-1, 1.0]),
     f"{T}.beam.factor": ([0.5, 10], [0, 10.1, float("nan")]),
     f"{T}.runs": (
         [[], ["post_ln/xavier/adam", "post_ln/xavier/adam_short_warmup"]],
@@ -140,6 +147,14 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     ({f"{G}.train.test_images": 497}, {f"{G}.train.test_images": 498}, f"{G}.train.test_images"),
     ({f"{G}.extra_seeds.seeds": [1]}, {f"{G}.extra_seeds.seeds": [1, 0]}, f"{G}.extra_seeds.seeds[1]"),
+    *(  # a seed that chooses decides nothing else
+        (
+            {f"{G}.tuning.{name}.seeds": [1]},
+            {f"{G}.tuning.{name}.seeds": [1, 0]},
+            f"{G}.tuning.{name}.seeds[1]",
+        )
+        for name in ("metainit", "translation")
+    ),
     ({f"{T}.network.dim": 8}, {f"{T}.network.dim": 10}, f"{T}.network.dim"),
     ({f"{T}.network.heads": 1}, {f"{T}.network.heads": 1, f"{T}.network.dim": 7}, f"{T}.network.dim"),
     ({f"{T}.initialise.max_tokens": 183}, {f"{T}.initialise.max_tokens": 182}, f"{T}.initialise.max_tokens"),

@@ -158,6 +158,13 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     ),
     (f"{G}.adamw_networks", NEW_RUNS, started("grid", MORE, "kaiming", "gradinit_adam")),
     (f"{G}.scalar_networks", NEW_RUNS, started("grid", MORE, "kaiming")),
+    (
+        f"{G}.first_steps.seeds",
+        NEW_RUNS | {STATISTICS},
+        [*(f"{step}/first_steps/*/seed1" for step in (INIT, LEARN, STATISTICS)), "render"],
+    ),
+    (f"{G}.tuning.*", {INIT, LEARN}, []),  # either no seeds or nothing to try
+    (f"{G}.translation.other_seeds", {INIT, LEARN, TRANSLATE, STATISTICS}, []),  # there is one seed
     (f"{G}.first_steps.networks", NEW_RUNS, started("first_steps", MORE)),
     (f"{G}.first_steps.initialisations", NEW_RUNS, started("first_steps", VGG, "metainit")),
     (f"{G}.first_steps.steps", {LEARN}, [f"{LEARN}/first_steps/*", "render"]),
@@ -224,6 +231,9 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{G}.extra_seeds.initialisations": lambda names: ["kaiming"],
     f"{G}.extra_seeds.seeds": lambda seeds: [7],
     f"{G}.translation.seeds": lambda seeds: [0, 1],
+    f"{G}.first_steps.seeds": lambda seeds: [0, 1],
+    f"{G}.tuning.*.seeds": lambda seeds: [7],
+    f"{G}.tuning.*": lambda values: [0.5],
     f"{G}.images.dataset": lambda name: "cifar10",
     f"{G}.corpus.dataset": lambda name: "multi30k",
     f"{G}.initialise.penalties": lambda values: values[:-1],

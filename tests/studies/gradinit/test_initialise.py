@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 
@@ -12,6 +13,7 @@ import relearn.methods
 from relearn.methods.initialised import Initialised
 from relearn.runs import record
 from relearn.steps.trained.seed import seed_of
+from relearn.studies.gradinit.steps import initialise
 
 from .runs import COUNT, GRADINIT, NETWORK, START, Runs
 
@@ -60,6 +62,33 @@ def test_factors_times_the_common_random_weights_are_the_start(runs, name, metho
     assert random.keys() == found.keys() >= factors.keys()
     for key, tensor in random.items():
         assert torch.equal(found[key], tensor * factors.get(key, 1.0)), key
+
+
+def test_tau_is_the_best_of_the_trainings_that_tried_some(runs, tmp_path):
+    for number, (tau, loss) in enumerate(((0.05, 0.9), (0.2, 0.4))):
+        words = {"labels": {"tried": f"tau{tau}"}, "metrics": {"valid_loss_nats": loss}}
+        (tmp_path / f"{number}.json").write_text(json.dumps(words))
+    runs.initialise("gradinit_twice", "gradinit", GRADINIT | {"tau": 0.2})
+    tried, labels = sorted(tmp_path.iterdir()), LABELS | {"initialisation": "gradinit_twice"}
+    settings = {**START, "method": "gradinit", "arguments": GRADINIT}
+    one = record.Run(
+        runs.root / "chosen",
+        study="gradinit",
+        paper="zhu2022",
+        step="initialise",
+        scale="mini",
+        labels=labels,
+        seed=0,
+        settings=settings,
+        inputs={"data": [runs.data], "tried": tried},
+    )
+    with one:
+        initialise.run(one, settings, {"data": [runs.data], "tried": tried}, "cpu", "fp32")
+    done = record.read(runs.root / "chosen")
+    assert runs.weights("chosen").read_bytes() == runs.weights("gradinit_twice").read_bytes()
+    assert scales(runs, "chosen") != scales(runs, "gradinit")
+    assert done["metrics"]["tau"] == 0.2 and done["settings"]["arguments"]["tau"] == 0.05
+    assert "tau" not in record.read(runs.root / "gradinit")["metrics"]
 
 
 def test_without_a_factor_zeros_are_kept_and_named_in_a_note(runs):

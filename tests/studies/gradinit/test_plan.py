@@ -1,7 +1,9 @@
-"""Chapter 4 at scale paper: the warm-up references, DenseNet's batch, MetaInit's own settings, and the rate that is looked ahead with."""
+"""The plan of chapter 4: the recipes of scale paper, the rate that is looked ahead with, seeds, and the rates that are tried."""
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 from relearn.studies import parameters
 from relearn.studies.gradinit.claims.starts import RATIO
 from relearn.studies.gradinit.plan import plan
+from relearn.studies.gradinit.plan.translation import DECISIVE
+from relearn.studies.gradinit.steps.search import chosen
 
 ROOT = Path(__file__).parents[3]
 SCALES = ("mini", "small", "medium", "paper")
@@ -70,7 +74,7 @@ def test_gradinit_looks_ahead_with_the_rate_of_the_training(scale: str) -> None:
 
 
 def test_parts_of_the_study_have_seeds_of_their_own_at_small() -> None:
-    """Translations have more seeds than images; of the images, the network with the smallest gap has the most."""
+    """Translations that decide a claim have more seeds than images; of the images, those with few layers or a small gap."""
     own = parameters.load(ROOT / "params.yaml", scale="small")["gradinit"]
     families = PLANS["small"]
     seeds: dict[tuple[str, ...], set[str]] = {}
@@ -79,10 +83,13 @@ def test_parts_of_the_study_have_seeds_of_their_own_at_small() -> None:
             cell = tuple(run.get(key, "") for key in ("suite", "network", "initialisation", "recipe"))
             seeds.setdefault(cell, set()).add(run["seed"])
     for (suite, network, initialisation, recipe), found in seeds.items():
-        expected = own["seeds"] if suite else own["translation"]["seeds"]
-        if (suite, network, recipe) == ("grid", "VGG-19-BN", "sgd") and initialisation in (
-            "kaiming",
-            "gradinit",
+        expected = own["seeds"] if suite == "grid" else own["first_steps"]["seeds"]
+        if not suite:
+            decides = "/".join((network, initialisation, recipe)) in DECISIVE
+            expected = own["translation"]["seeds"][: None if decides else own["translation"]["other_seeds"]]
+        elif (suite, recipe) == ("grid", "sgd") and (
+            network in own["extra_seeds"]["networks"]
+            and initialisation in own["extra_seeds"]["initialisations"]
         ):
             expected = [*own["seeds"], *own["extra_seeds"]["seeds"]]
         assert found == set(map(str, expected))
@@ -90,3 +97,86 @@ def test_parts_of_the_study_have_seeds_of_their_own_at_small() -> None:
     for family in families.values():
         for run in family.runs:
             assert {path for paths in family.inputs_of(**run).values() for path in paths} <= made
+
+
+def test_every_seed_of_a_start_takes_its_tau_from_the_same_trainings_with_other_seeds() -> None:
+    """Of each value tried with each tuning seed, for the starts and trainings whose settings the value can change; of no others."""
+    families = PLANS["small"]
+    own = parameters.load(ROOT / "params.yaml", scale="small")["gradinit"]
+    expected = {
+        "initialise": {("VGG-19", "metainit"), ("VGG-19-BN", "metainit")},
+        "initialise_translation": {("post_ln", "gradinit"), ("post_ln", "gradinit_sgd")},
+        "train_translation": {("w_skip", "admin", "sgd")},
+    }
+    tuned = {
+        path: (family, run)
+        for family in (families["tune_train_from_init"], families["tune_train_translation"])
+        for run in family.runs
+        for path in [family.path(**run)]
+    }
+    read = set()
+    for name, wanted in expected.items():
+        asked: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+        for run in families[name].runs:
+            keys = [key for key in ("network", "initialisation", "recipe") if key in run]
+            tried = families[name].inputs_of(**run).get("tried", [])
+            if tried:
+                asked.setdefault(tuple(run[key] for key in keys), set()).add(tuple(tried))
+            for path in tried:
+                assert all(tuned[path][1][key] == run[key] for key in keys)
+                assert tuned[path][1]["seed"] not in {one["seed"] for one in families[name].runs}
+        assert asked.keys() == wanted and all(len(paths) == 1 for paths in asked.values())
+        read |= {path for paths in asked.values() for many in paths for path in many}
+    assert read == set(tuned)
+    images, words = (own["tuning"][name] for name in ("metainit", "translation"))
+    assert len(tuned) == 2 * len(images["factors"]) * len(images["seeds"]) + len(words["seeds"]) * (
+        2 * len(words["taus"]) + len(words["sgd_rates"])
+    )
+    for family, run in tuned.values():  # a candidate differs from the deciding run in the tried value alone
+        cell = {key: value for key, value in run.items() if key not in ("seed", "tried")}
+        start = {key: value for key, value in cell.items() if key != "recipe"}
+        images_run = family.step == "train_from_init"
+        suite = {"suite": "grid"} if images_run else {}
+        recipe = {"recipe": "sgd"} if images_run else {}
+        usual = dict(families[family.step].settings_of(**suite, **cell, **recipe))
+        number = float(run["tried"].removeprefix("tau").removeprefix("lr"))
+        mine = dict(family.settings_of(**cell, tried=run["tried"]))
+        if run["tried"].startswith("lr"):
+            assert mine == usual | {"lr": number} and usual["lr"] in words["sgd_rates"]
+            continue
+        assert mine == usual
+        suffix = "" if images_run else "_translation"
+        begun = families[f"tune_initialise{suffix}"].settings_of(**start, tried=run["tried"])
+        own_start = families[f"initialise{suffix}"].settings_of(**suite, **start)
+        assert begun == {**own_start, "arguments": {**own_start["arguments"], "tau": number}}
+    for scale in ("mini", "medium", "paper"):
+        assert not any(PLANS[scale][name].runs for name in PLANS[scale] if name.startswith("tune_"))
+
+
+def record(folder: Path, tried: str, **metrics: float | None) -> Path:
+    path = folder / f"{len(list(folder.iterdir()))}.json"
+    path.write_text(json.dumps({"labels": {"tried": tried}, "metrics": metrics}))
+    return path
+
+
+def test_the_best_mean_over_seeds_is_taken(tmp_path: Path) -> None:
+    settings = {"arguments": {"tau": 9.0, "eta": 0.1}, "lr": 1.0}
+    assert chosen(settings, []) is settings
+    losses = {"tau0.1": [0.5, 0.9], "tau0.2": [0.6, 0.6], "tau0.4": [0.1, None], "tau1e-05": [0.6, 0.6]}
+    tried = [record(tmp_path, name, valid_loss_nats=one) for name, many in losses.items() for one in many]
+    means = {float(name[3:]): sum(map(float, many)) / 2 for name, many in losses.items() if None not in many}
+    best = min(value for value in means if means[value] == min(means.values()))  # of equal ones the smallest
+    assert best == 1e-5
+    found = chosen(settings, tried)
+    assert (
+        found == {"arguments": {"tau": best, "eta": 0.1}, "lr": 1.0} and settings["arguments"]["tau"] == 9.0
+    )
+    rates = [record(tmp_path, f"lr{lr}", accbest_frac=good) for lr, good in ((0.1, 0.3), (0.5, 0.7))]
+    assert chosen(settings, rates) == {**settings, "lr": 0.5}
+
+
+def test_without_a_candidate_or_a_number_there_is_no_choice(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"0\.json: tried: found own, allowed: tau or lr with a number"):
+        chosen({}, [record(tmp_path, "own", valid_loss_nats=0.1)])
+    with pytest.raises(ValueError, match="tried: found 1 trainings without a number"):
+        chosen({}, [record(tmp_path, "lr1", valid_loss_nats=math.nan)])

@@ -96,6 +96,20 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return bench
 
 
+def test_the_rate_is_the_best_of_the_trainings_that_tried_some(bench: Bench, tmp_path: Path) -> None:
+    words: list[str] = []
+    for lr, loss in ((1e-3, 0.3), (1e-2, 0.2)):
+        path = tmp_path / f"{lr}.json"
+        path.write_text(json.dumps({"labels": {"tried": f"lr{lr}"}, "metrics": {"valid_loss_nats": loss}}))
+        words.append(str(path))
+    few = {"steps": 4, "schedule_steps": 4, "warmup_steps": 0, "evaluations": 1, "test_pairs": 2}
+    fixed = bench.train("fixed", **few, lr=1e-2)
+    inputs = ("--input", "corpus", str(bench.corpus), "--input", "start", str(bench.start))
+    found = bench.step("train_translation", "tried", {**SETTINGS, **few}, *inputs, "--input", "tried", *words)
+    assert bench.history("tried") == bench.history("fixed")
+    assert found["metrics"] == fixed["metrics"] | {"lr": 1e-2}
+
+
 def test_the_record_says_what_the_files_hold(bench: Bench) -> None:
     done = record.read(bench.runs / "run")
     assert record.verify_outputs(done) == []

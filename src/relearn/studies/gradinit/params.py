@@ -70,6 +70,8 @@ FirstInitialisation = Literal[
     "extra_epoch_constant",
     "extra_epoch_warmup",
     "gradinit",
+    "gradinit_overlap_0",
+    "gradinit_overlap_1",
     "gradinit_fix_bn",
     "gradinit_only_bn",
 ]
@@ -193,6 +195,7 @@ class ImageGrid(Section):
 
 
 class FirstSteps(Section):
+    seeds: OwnSeeds
     networks: Networks
     initialisations: Annotated[list[FirstInitialisation], Unique0, AfterValidator(unique)]
     width: Multiple
@@ -258,9 +261,30 @@ class ExtraSeeds(Section):
     seeds: OwnSeeds
 
 
+class TuneMetaInit(Section):
+    """``factors`` of MetaInit's tau by Adam, tried with these seeds; none: it keeps its tau."""
+
+    seeds: OwnSeeds
+    factors: Annotated[list[Positive], Unique0, AfterValidator(unique)]
+
+
+class TuneTranslation(Section):
+    """``taus`` of GradInit and ``sgd_rates`` of Admin, tried with these seeds; without some, a start or training keeps its own."""
+
+    seeds: OwnSeeds
+    taus: Annotated[list[Positive], Unique0, AfterValidator(unique)]
+    sgd_rates: Annotated[list[Positive], Unique0, AfterValidator(unique)]
+
+
+class Tuning(Section):
+    metainit: TuneMetaInit
+    translation: TuneTranslation
+
+
 class GradInit(Section):
     seeds: Seeds
     extra_seeds: ExtraSeeds
+    tuning: Tuning
     images: Images
     corpus: CorpusOf
     network: ImageNetwork
@@ -281,6 +305,17 @@ class GradInit(Section):
         for index, seed in enumerate(self.extra_seeds.seeds):
             if seed in self.seeds:
                 yield ("extra_seeds", "seeds", index), f"found {seed}, allowed: none of seeds"
+
+    @check
+    def _tuning_seeds(self) -> Iterator[Conflict]:
+        """Seeds that choose a rate decide nothing else."""
+        for name, others in (
+            ("metainit", [*self.seeds, *self.extra_seeds.seeds]),
+            ("translation", self.translation.seeds or self.seeds),
+        ):
+            for index, seed in enumerate(getattr(self.tuning, name).seeds):
+                if seed in others:
+                    yield ("tuning", name, "seeds", index), f"found {seed}, allowed: none that trains, too"
 
     @check
     def _batches(self) -> Iterator[Conflict]:

@@ -20,6 +20,7 @@ from relearn.params.types import (
     Section,
     Share,
     Steps,
+    StepsOrNone,
     Unique0,
     Vocabulary,
     Width,
@@ -130,7 +131,10 @@ class ProbeTranslation(Section):
 
 
 class Translation(Section):
+    """``other_seeds``: the number of seeds of the runs that decide no claim; 0 means all."""
+
     seeds: OwnSeeds
+    other_seeds: StepsOrNone
     network: Transformer
     initialise: InitialiseTranslation
     adam: Adam

@@ -64,7 +64,8 @@ def initialise(job: Job) -> Work:
     if method == "extra_epoch" and not given["iterations"]:
         images = images_of(job)
         steps = max(1, (images.trained + images.tuned) // size)
-    return Work([Pass(image, steps, size, mode), Pass(image, 2, size, TRAIN)], method)
+    family = given["network"]["name"].partition("-")[0]
+    return Work([Pass(image, steps, size, mode), Pass(image, 2, size, TRAIN)], f"{method} {family}")
 
 
 def train_from_init(job: Job) -> Work:
@@ -93,6 +94,7 @@ def statistics(job: Job) -> Work:
 
 
 def train_translation(job: Job) -> Work:
+    """The length of the translations, and so the cost of the beam search, depends on the corpus."""
     given, start = job.settings, job.made("start")
     if not start:
         raise Unknown(job.folder)
@@ -100,7 +102,7 @@ def train_translation(job: Job) -> Work:
     pairs = given["max_tokens"] / WORDS
     tested = given["test_pairs"] or 1000
     search = Pass(net, (WORDS + given["extra"]) * given["evaluations"], tested * given["beam"])
-    return Work([Pass(net, given["steps"], pairs, TRAIN), search])
+    return Work([Pass(net, given["steps"], pairs, TRAIN), search], job.made("corpus")[0].settings["dataset"])
 
 
 WORK = {

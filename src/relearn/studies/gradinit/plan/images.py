@@ -20,6 +20,7 @@ from relearn.studies.gradinit.plan.methods import (
     method_of,
     modules_of,
     variants,
+    with_tau,
 )
 
 GRID, FIRST_STEPS, IMAGENET = "grid", "first_steps", "imagenet"
@@ -50,9 +51,25 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     extra = own["extra_seeds"]
 
     def seeds(suite: str, network: str, initialisation: str, recipe: str = "sgd") -> list[int]:
+        if suite == FIRST_STEPS and own["first_steps"]["seeds"]:
+            return list(own["first_steps"]["seeds"])
         cell = (suite, recipe) == (GRID, "sgd")
         more = cell and network in extra["networks"] and initialisation in extra["initialisations"]
         return [*own["seeds"], *(extra["seeds"] if more else [])]
+
+    tuning, taus = own["tuning"]["metainit"], own["initialise"]["metainit_adam"]["tau"]
+    candidates = [
+        {"network": network, "initialisation": "metainit", "tried": f"tau{factor * taus[network]:g}"}
+        for network in own["networks"]["metainit"]
+        for factor in tuning["factors"]
+        if tuning["seeds"]
+    ]
+
+    def tried(suite: str, network: str, initialisation: str, seed: str) -> list[str]:
+        """The trainings that choose MetaInit's tau, the same for each seed."""
+        cells = [cell for cell in candidates if cell["network"] == network]
+        of_metainit = (suite, initialisation) == (GRID, "metainit")
+        return [tune_train.path(**cell, seed=one) for cell in cells * of_metainit for one in tuning["seeds"]]
 
     initialise = Family(
         study="gradinit",
@@ -63,7 +80,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         + [_cell(FIRST_STEPS, start) for start in starts.first_steps],
         seeds=own["seeds"],
         cell_seeds=seeds,
-        inputs={"data": data},
+        inputs={"data": data, "tried": tried},
         settings=recipe.initialise,
         modules=started_modules,
         labels={"task": "images"},
@@ -91,10 +108,35 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         outputs={"history": "history.csv"},
         needs=Needs(mem_mb=12000, minutes=1440),
     )
+    tune = replace(
+        initialise,
+        folder="tuning/{network}/{initialisation}/{tried}",
+        cells=candidates,
+        seeds=tuning["seeds"] or own["seeds"],
+        cell_seeds=None,
+        inputs={"data": data(GRID)},
+        settings=lambda network, initialisation, tried: with_tau(
+            recipe.initialise(GRID, network, initialisation), tried
+        ),
+        modules=lambda network, initialisation, tried: started_modules(GRID, network, initialisation),
+        labels={"task": "images", "suite": "tuning"},
+        constraints={},
+    )
+    tune_train = replace(
+        train,
+        folder=tune.folder,
+        cells=candidates,
+        seeds=tune.seeds,
+        cell_seeds=None,
+        inputs={"data": data(GRID), "start": tune.files["weights"]},
+        settings=lambda network, initialisation, tried: recipe.train(GRID, network, initialisation, "sgd"),
+        modules=lambda network, initialisation, tried: modules(GRID, network),
+        labels=tune.labels | {"recipe": "sgd"},
+        constraints={},
+    )
     statistics = replace(
         initialise,
         step="gradient_statistics",
-        cell_seeds=None,
         cells=[_cell(suite, start) for suite, start in starts.measured() if suite != IMAGENET],
         inputs={"data": data, "network": initialise.files["weights"]},
         settings=recipe.gradient_statistics,
@@ -105,6 +147,8 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     )
     return {
         "initialise": initialise,
+        "tune_initialise": tune,
+        "tune_train_from_init": tune_train,
         "initialise_imagenet": _on_imagenet(
             initialise, [_cell(IMAGENET, start) for start in starts.imagenet]
         ),

@@ -115,6 +115,13 @@ def _gradinit(own: Mapping[str, Any], network: str, name: str) -> dict[str, Any]
     return arguments
 
 
+def with_tau(settings: Mapping[str, Any], tried: str) -> dict[str, Any]:
+    """Settings of an initialisation with the tau that a name of a candidate gives, e.g. ``tau0.01``; others change nothing."""
+    if not tried.startswith("tau"):
+        return dict(settings)
+    return {**settings, "arguments": {**settings["arguments"], "tau": float(tried.removeprefix("tau"))}}
+
+
 def arguments_for_translation(own: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The arguments of the initialisation ``name`` for the Transformer."""
     translation = own["translation"]

@@ -14,9 +14,19 @@ from relearn.studies.gradinit.plan.methods import (
     iterations_of,
     method_of,
     modules_of,
+    with_tau,
 )
 
 TASK = "relearn.steps.tasks.translation"
+DECISIVE = (
+    "post_ln/xavier/adam_warmup",
+    "post_ln/xavier/radam_warmup",
+    "post_ln/xavier/adam",
+    "post_ln/gradinit/adam",
+    "post_ln/gradinit_sgd/sgd",
+    "w_skip/admin/sgd",
+)
+"""The trainings that claims compare; all others have the first ``other_seeds`` seeds."""
 
 
 def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
@@ -28,6 +38,39 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     )
     trained = list(dict.fromkeys(_trained(translation)))
     started = [name.rpartition("/")[0] for name in trained] + translation["probe"]["runs"]
+    all_seeds = translation["seeds"] or own["seeds"]
+
+    def seeds(network: str, initialisation: str, recipe: str = "") -> list[int]:
+        """The seeds of a training or, without a recipe, of a start: all if any of its trainings has all."""
+        start = f"{network}/{initialisation}"
+        named = (
+            [f"{start}/{recipe}"] if recipe else [name for name in trained if name.startswith(f"{start}/")]
+        )
+        whole = not translation["other_seeds"] or any(name in DECISIVE for name in named)
+        return list(all_seeds if whole else all_seeds[: translation["other_seeds"]])
+
+    tuning = own["tuning"]["translation"]
+    candidates = [
+        {**_cell(name), "tried": value}
+        for name in trained
+        if name in DECISIVE and tuning["seeds"]
+        for value in _values(name, tuning)
+    ]
+
+    def tried(key: str, network: str, initialisation: str, recipe: str = "") -> list[str]:
+        """The trainings that choose ``tau`` or ``lr``, the same for each seed."""
+        wanted = {
+            "network": network,
+            "initialisation": initialisation,
+            **({"recipe": recipe} if recipe else {}),
+        }
+        cells = [cell for cell in candidates if wanted.items() <= cell.items()]
+        return [
+            tune_train.path(**cell, seed=seed)
+            for cell in cells
+            if cell["tried"].startswith(key)
+            for seed in tuning["seeds"]
+        ]
 
     initialise = Family(
         study="gradinit",
@@ -35,8 +78,9 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         scale=scale,
         folder="translation/{network}/{initialisation}",
         cells=[_cell(name) for name in started],
-        seeds=translation["seeds"] or own["seeds"],
-        inputs={"data": corpus},
+        seeds=all_seeds,
+        cell_seeds=seeds,
+        inputs={"data": corpus, "tried": lambda seed, **cell: tried("tau", **cell)},
         settings=lambda network, initialisation: _initialise(own, network, initialisation),
         modules=lambda network, initialisation: [TASK, *modules_of(_method(initialisation), "xavier")],
         labels={"task": "translation"},
@@ -48,11 +92,49 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         step="train_translation",
         folder="{network}/{initialisation}/{recipe}",
         cells=[_cell(name) for name in trained],
-        inputs={"corpus": corpus, "start": initialise.files["weights"]},
+        inputs={
+            "corpus": corpus,
+            "start": initialise.files["weights"],
+            "tried": lambda seed, **cell: tried("lr", **cell),
+        },
         settings=lambda network, initialisation, recipe: _train(own, recipe),
         modules=(),
         outputs={"history": "history.csv", "hypotheses": "hypotheses.txt"},
         needs=Needs(mem_mb=8000, minutes=1440),
+    )
+    tune = replace(
+        initialise,
+        folder="tuning_translation/{network}/{initialisation}/{tried}",
+        cells=[
+            {key: cell[key] for key in ("network", "initialisation")} | {"tried": _tau(cell["tried"])}
+            for cell in candidates
+        ],
+        seeds=tuning["seeds"] or all_seeds,
+        cell_seeds=None,
+        inputs={"data": corpus},
+        settings=lambda network, initialisation, tried: with_tau(
+            _initialise(own, network, initialisation), tried
+        ),
+        modules=lambda network, initialisation, tried: initialise.modules_of(
+            network=network, initialisation=initialisation
+        ),
+        labels={"task": "translation", "network": lambda network, **_: f"{network}_tuning"},  # in no table
+    )
+    tune_train = replace(
+        tune,
+        step="train_translation",
+        folder="tuning/{network}/{initialisation}/{recipe}/{tried}",
+        cells=candidates,
+        inputs={
+            "corpus": corpus,
+            "start": lambda recipe, tried, **start: tune.path("weights", **start, tried=_tau(tried)),
+        },
+        settings=lambda network, initialisation, recipe, tried: (
+            _train(own, recipe) | ({"lr": float(tried.removeprefix("lr"))} if tried.startswith("lr") else {})
+        ),
+        modules=(),
+        outputs=train.outputs,
+        needs=train.needs,
     )
     statistics = replace(
         initialise,
@@ -73,7 +155,9 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     )
     return {
         "initialise_translation": initialise,
+        "tune_initialise_translation": tune,
         "train_translation": train,
+        "tune_train_translation": tune_train,
         "gradient_statistics_translation": statistics,
     }
 
@@ -86,6 +170,19 @@ def _trained(translation: Mapping[str, Any]) -> Iterator[str]:
         for lr in grid["lr"]:
             for beta in grid["beta2"]:
                 yield f"{start}/adam_lr{lr:g}_b{beta:g}"
+
+
+def _values(name: str, tuning: Mapping[str, Any]) -> list[str]:
+    """The values to try for a training: tau of its start by GradInit, or the rate of Admin under SGD."""
+    _, start, recipe = name.split("/")
+    if start.startswith("gradinit"):
+        return [f"tau{tau:g}" for tau in tuning["taus"]]
+    return [f"lr{rate:g}" for rate in tuning["sgd_rates"] if (start, recipe) == ("admin", "sgd")]
+
+
+def _tau(tried: str) -> str:
+    """The start of a training that tries a value: with that tau, or its own."""
+    return tried if tried.startswith("tau") else "own"
 
 
 def _cell(name: str) -> dict[str, str]:

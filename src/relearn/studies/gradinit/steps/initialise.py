@@ -1,8 +1,8 @@
 """Initialise a network by GradInit or by a baseline method.
 
 Settings: task, network, method (a name of ``relearn.methods.INITIALISATIONS``; null keeps the weights that the network's
-constructor draws), arguments of the method, iterations, and batch_size (images) or max_tokens (translation). Input: data.
-Output: weights.safetensors, scales.csv, history.csv.
+constructor draws), arguments of the method, iterations, and batch_size (images) or max_tokens (translation). Inputs: data, tried
+(records of trainings that choose tau, :mod:`relearn.studies.gradinit.steps.search`). Output: weights.safetensors, scales.csv, history.csv.
 
 initialise_s is CPU time of this process on a CPU and device time on a GPU. constraint_frac is the share of iterations in which the norm
 of the gradient exceeded its bound and was minimised instead of the loss after a step. tau_iterations is tau times the number of
@@ -45,7 +45,9 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.steps.tasks import open_task
     from relearn.steps.trained.clock import Clock
     from relearn.steps.trained.seed import seed_of
+    from relearn.studies.gradinit.steps.search import chosen
 
+    settings = chosen(settings, inputs.get("tried", ()))
     memory = _peak_memory(device)
     task = open_task(settings, inputs, device)
     torch.manual_seed(seed_of(run.labels, run.seed, "task", "network"))
@@ -90,6 +92,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             "peak_memory_bytes": _peak_memory(device) - memory,
             "iterations_count": iterations,
             **_search(settings, done),
+            **({"tau": settings["arguments"]["tau"]} if inputs.get("tried") else {}),
             "loss_before_nats": before[0],
             "loss_after_nats": after[0],
             "gradient_norm_before": before[1],

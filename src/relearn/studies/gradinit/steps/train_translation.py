@@ -6,7 +6,8 @@ Settings: the recipe, i.e. optimizer, lr, betas (not for sgd), momentum (of sgd;
 weight_decay, clip_norm (null: no clipping), schedule, steps, schedule_steps (length of the schedule, even if ``steps`` ends
 earlier), warmup_steps, max_tokens (of a batch), label_smoothing, evaluations (number of BLEU measurements, evenly spaced, the
 last at the end), beam, length_penalty, factor and extra (a source of n units gives at most factor n + extra units), test_pairs
-(first pairs of the test part; 0: all). Inputs: corpus, start.
+(first pairs of the test part; 0: all). Inputs: corpus, start, tried (records of trainings that choose lr,
+:mod:`relearn.studies.gradinit.steps.search`).
 Output: history.csv (epoch, step, loss, lr, valid_loss, bleu), hypotheses.txt (the translations with the best BLEU).
 
 As in the paper, the best BLEU during training counts. The paper measures BLEU every epoch but does not state on which part; we use
@@ -59,7 +60,9 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.runs.atomic_files import write
     from relearn.steps.trained.seed import seed_of
     from relearn.steps.trained.train import train
+    from relearn.studies.gradinit.steps.search import chosen
 
+    settings = chosen(settings, inputs.get("tried", ()))
     corpus = load_corpus(inputs["corpus"][0])
     model = post_ln_transformer.FILE.load(inputs["start"][0], device)
     if model.vocabulary != corpus.vocabulary:
@@ -115,6 +118,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         "steps_count": float(fitted.steps),
         "parameters_count": float(sum(parameter.numel() for parameter in model.parameters())),
     }
+    if inputs.get("tried"):
+        metrics["lr"] = settings["lr"]
     if fitted.history:
         metrics["train_loss_nats"] = fitted.history[-1]["loss"]
     if tested:
