@@ -139,7 +139,7 @@ def test_the_gradient_through_the_norm_is_that_of_differences(name: str) -> None
 
     # power: its gradient at a converged vector is that of the norm itself, of which the dense matrix gives the differences
     power = NormConstraint(weight, 0.3, made, method="power").eval()
-    power.settle(weight, 5_000, 1e-12)
+    power.settle(weight, 2_000, 1e-12)
     out, way = torch.randn_like(weight), torch.randn_like(weight)
     (slope,) = torch.autograd.grad((power(weight) * out).sum(), weight)
 
@@ -212,7 +212,7 @@ def test_layers_become_isometries(name: str) -> None:
 # training ---------------------------------------------------------------------------------------------------------------
 
 
-def trained(layer: nn.Module, shape: tuple[int, ...], steps: int = 100, lr: float = 0.05) -> list[float]:
+def trained(layer: nn.Module, shape: tuple[int, ...], steps: int = 60, lr: float = 0.05) -> list[float]:
     """The norm after each of these steps of SGD towards a map of larger norm, in evaluation mode."""
     torch.manual_seed(3)
     x = torch.randn(24, *shape, dtype=torch.float64)
@@ -235,7 +235,7 @@ def test_the_norm_stays_below_its_limit_during_training_and_does_not_without(nam
     assert max(free) > 2 * limit  # the control
     upper = constrain_norm(copy.deepcopy(layer), limit, size=size_of(shape))
     assert max(trained(upper, shape)) <= limit * (1 + 1e-12)
-    slow = dict(steps=120, lr=0.01)
+    slow = dict(steps=80, lr=0.01)
     assert max(trained(copy.deepcopy(layer), shape, **slow)) > 2 * limit
     power = constrain_norm(copy.deepcopy(layer), limit, size=size_of(shape), method="power", iterations=10)
     assert max(trained(power, shape, **slow)) <= limit * 1.25  # the estimate lags behind

@@ -19,6 +19,7 @@ import argparse
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 NEEDS_TORCH = False
 SHOWN = 12
@@ -120,23 +121,18 @@ def _search(args: argparse.Namespace) -> int:
     print(f"{name}: {THEOREMS[name]}, {args.width} numbers a token, heads: {args.heads}")
     print("tokens  largest norm / bound  at the starts")
     for length in LENGTHS:
+        layer: Any
+        more: dict[str, Any]
         if name.startswith("K11"):
             layer = L2Attention(args.width, args.heads, fused=False)
             causal = name == "K11-causal"
-            if causal:
-                layer.forward = partial(layer.forward, causal=True)  # type: ignore[method-assign]
-            more = dict(p="two", form="tight" if causal else "tightest", masked=causal)
+            layer.forward = partial(layer.forward, causal=causal)
+            more = dict(form="tight" if causal else "tightest", masked=causal)
         else:
             layer = CosineAttention(args.width, args.heads, tau=3.0, eps=0.1, fused=False)
-            more = dict(p=p, form="tight")
-        found = worst_ratio(
-            layer,
-            lambda one, more=more, length=length: one.lipschitz_bound(length, **more),
-            (length, args.width),
-            p=p,
-            starts=args.starts,
-            steps=args.steps,
-        )
+            more = dict(form="tight")
+        bound = partial(type(layer).lipschitz_bound, length=length, p=p, **more)
+        found = worst_ratio(layer, bound, (length, args.width), p=p, starts=args.starts, steps=args.steps)
         print(f"{length:6}  {found.ratio:20.4f}  {found.first:13.4f}", flush=True)
         worst = max(worst, found.ratio)
     return int(worst > 1 + 1e-9)

@@ -161,8 +161,9 @@ class Kernel:
     def extreme(self, weight: Tensor) -> Tensor:
         """The norm 1 at every size: in every group, rows of the identity at one pixel of the kernel."""
         out = torch.zeros_like(weight)
-        middle = tuple(k // 2 for k in weight.shape[2:])
-        pixel = out[(slice(None), slice(None), *middle)].unflatten(0, (self.groups, -1))
+        pixel = out.unflatten(0, (self.groups, -1))
+        for k in weight.shape[2:]:
+            pixel = pixel.select(3, k // 2)
         torch.diagonal(pixel, dim1=1, dim2=2).fill_(1.0)
         return out
 

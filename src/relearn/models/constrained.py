@@ -17,8 +17,8 @@ convolutions                                            norm at most L as a map 
 Shifts, biases, tables of positions and L2 attention that is divided by its own bound (``contractive="two"``) need none.
 For a network without other layers the bound with every weight at its limit, :func:`stated_bound`, holds at every step of any
 training, because the bound grows with each of these norms. For a LipsFormer it is theorem 2 of qi2023 (corrected: errata, Q13).
-Section 4.1.3 of the paper says that α could be kept in a range for this purpose, and theorem 2 needs Lip(f_i) besides; the
-paper trains with neither.
+Section 4.1.3 of the paper says that α could be kept in a range for this purpose; theorem 2 needs Lip(f_i) besides. The paper
+reports no training with either.
 
 The constraints are those of :mod:`relearn.layers.norm_constraint` and :mod:`relearn.layers.orthonormal_constraint`. With
 ``method="upper"`` the statement is exact up to rounding. With ``method="power"`` norms are estimated from below, so it holds up

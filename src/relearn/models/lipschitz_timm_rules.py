@@ -147,7 +147,9 @@ def uncovered(network: nn.Module) -> list[Uncovered]:
     for name, module in network.named_modules():
         if "parametrizations" in name.split("."):
             continue  # they make the weight that the bound of their layer reads
-        written = type(module).__mro__[int(is_parametrized(module))]  # the class before reparametrisation
+        written: Any = type(module).__mro__[
+            int(is_parametrized(module))
+        ]  # the class before reparametrisation
         covered = any(name.startswith(f"{one}.") or one == "" for one in inside if one != name)
         listed = isinstance(network.get_submodule(name.rpartition(".")[0]), nn.Sequential) and name != ""
         kind = next((one for one in type(module).__mro__ if one in RULES), None)
