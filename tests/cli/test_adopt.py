@@ -1,4 +1,4 @@
-"""Only records that are what the DAG requires  are taken, all or none; times follow the DAG."""
+"""Only records that are what the DAG requires are taken, all or none; times follow the DAG."""
 
 from __future__ import annotations
 
@@ -140,28 +140,28 @@ def test_what_lies_here_already_is_not_written_again(machines: Machines) -> None
     [
         (
             {"settings": {"training": {"epochs": 6, "lr": 0.1}}},
-            "settings.training.epochs: found 5, the DAG requires  6",
+            "settings.training.epochs: found 5, the DAG requires 6",
         ),
         (
             {"settings": {"training": {"epochs": 5, "lr": 0.1, "flip": True}}},
-            "settings.training.flip: found nothing, the DAG requires  True",
+            "settings.training.flip: found nothing, the DAG requires True",
         ),
         (
             {"settings": {"training": {"epochs": 5}}},
-            "settings.training.lr: found 0.1, the DAG requires  nothing",
+            "settings.training.lr: found 0.1, the DAG requires nothing",
         ),
         ({"settings": {"training": {"epochs": 5.0, "lr": 0.1}}}, "run: found"),
         (
             {"code": "fedcba9876543210"},
-            "code.version: found 0123456789abcdef, the DAG requires  fedcba9876543210",
+            "code.version: found 0123456789abcdef, the DAG requires fedcba9876543210",
         ),
         ({"labels": {"network": "SENet18"}}, "labels: no job of the DAG is poisoning craft network=ResNet18"),
         ({"seed": 1}, "labels: no job of the DAG is poisoning craft network=ResNet18 seed=0"),
         ({"scale": "small"}, "labels: no job of the DAG is"),
-        ({"named_inputs": {}}, "inputs: found ['substitutes'], the DAG requires  []"),
+        ({"named_inputs": {}}, "inputs: found ['substitutes'], the DAG requires []"),
         (
             {"named_inputs": {"substitutes": CRAFT.inputs * 2}},
-            "inputs.substitutes: found 1 files, the DAG requires  2",
+            "inputs.substitutes: found 1 files, the DAG requires 2",
         ),
         (
             {"outputs": (*CRAFT.outputs, f"{CRAFT.folder}/trials.csv")},
@@ -191,7 +191,7 @@ def test_inputs_of_other_bytes_are_refused(machines: Machines, tmp_path: Path) -
 def test_inputs_that_no_current_run_makes_are_refused(machines: Machines) -> None:
     line = fault_of(machines.there / RUNS / "craft", PLAN)
     assert "inputs.substitutes" in line
-    assert "a run that fits, there is none" in line
+    assert "a matching run, but there is none" in line
 
 
 def test_what_was_made_from_a_stale_network_is_stale(machines: Machines) -> None:
@@ -201,7 +201,7 @@ def test_what_was_made_from_a_stale_network_is_stale(machines: Machines) -> None
     fitting, faults = survey(plan, {})
     assert fitting == {}
     assert "code.version" in faults[str(PRETRAIN.record)]
-    assert "a run that fits, there is none" in faults[str(CRAFT.record)]
+    assert "a matching run, but there is none" in faults[str(CRAFT.record)]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_of_a_store_what_does_not_fit_is_counted(store: Path) -> None:
     taken, faults = from_store(store, [other, CRAFT, COUNT])
     assert taken == [COUNT.record]
     assert faults[0] == (
-        "runs/poisoning/pretrain/seed0/record.json: code.version: found 0123456789abcdef, the DAG requires  fedcba9876543210"
+        "runs/poisoning/pretrain/seed0/record.json: code.version: found 0123456789abcdef, the DAG requires fedcba9876543210"
     )
     assert len(faults) == 2  # and what was made from it
     assert from_store(store, [COUNT])[1][0].endswith(

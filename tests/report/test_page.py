@@ -349,7 +349,7 @@ def test_claims_not_reproduced_have_an_explanation_or_a_note_that_it_is_missing(
     made = html(explained=[analysis.Explained(contradicted, TEXT), analysis.Explained(contradicted, None)])
     assert "Too few targets." in made and "2026-11-20, commit 1234567" in made
     assert analysis.NONE_WRITTEN in made
-    assert "did not come out" in made and "did not come out" not in html(explained=[])
+    assert "were not reproduced" in made and "were not reproduced" not in html(explained=[])
 
 
 def test_additions_are_marked(make_page):

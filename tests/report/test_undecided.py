@@ -132,7 +132,7 @@ def test_reasons_that_more_units_do_not_remove_are_named() -> None:
     reasons = ("1 seed, needs 3", "VGG-19 at 10.5% best accuracy, needs 60%")
     one = found(claim(part([0.3]), verdict="underpowered", reasons=reasons))
     assert one.blocked == (reasons[1],) and one.least == 3
-    assert f"more seeds do not help:  {reasons[1]}" in undecided_formats.lines(one)
+    assert f"more seeds do not help: {reasons[1]}" in undecided_formats.lines(one)
 
 
 def test_pairs_are_counted_in_targets_and_victims_are_not() -> None:

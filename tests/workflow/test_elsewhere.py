@@ -65,7 +65,7 @@ def test_records_from_elsewhere_count_as_done(
     before = Path("params.yaml").read_text()
     scratch.set({EPS: 0.125})
     assert to_do() == [POLYTOPE]
-    with pytest.raises(ValueError, match=r"settings\.eps: found 0\.2, the DAG requires  0\.125$"):
+    with pytest.raises(ValueError, match=r"settings\.eps: found 0\.2, the DAG requires 0\.125$"):
         take(str(away))
     Path("params.yaml").write_text(before)
     assert to_do() == []

@@ -145,7 +145,7 @@ def _details(claim: Claim, link: Callable[[str], str]) -> list[str]:
     lines += ["", *(f"- {line}" for line in remarks(claim))]
     for part in claim.parts:
         method = part.method if isinstance(part, Comparison) else "exact"
-        aside = "" if isinstance(part, Exact) or part.decides else "additional comparison, not decisive;  "
+        aside = "" if isinstance(part, Exact) or part.decides else "additional comparison, not decisive; "
         lines.append(
             f"- {part.name}: {effect(part)}, claimed {format_claimed(part)}: {part.verdict} ({aside}{method})"
         )

@@ -38,7 +38,7 @@ def lines(one: Undecided) -> list[str]:
     found = [f"to decide it: {headline(one)}"]
     found += [f"needed for {need.comparison}: {_needed(need)}" for need in one.needs]
     if one.cpu_s is not None or one.needs:
-        found += [f"more {one.unit} do not help:  {reason}" for reason in one.blocked]
+        found += [f"more {one.unit} do not help: {reason}" for reason in one.blocked]
     return found
 
 

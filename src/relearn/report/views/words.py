@@ -13,7 +13,7 @@ EMPTINESS = {
 }
 NUMBERS = (
     "A number is a mean with its standard deviation (in grids over seeds: its standard error) and, in brackets, "
-    "how many victims or seeds stand behind it; a caption says where a cell is something else."
+    "the number of victims or seeds; captions state exceptions."
 )
 
 SCALES = {
