@@ -264,6 +264,67 @@ class ModelContract:
         assert torch.equal(net(images), net(images))
 
 
+class AttentionContract:
+    """What every attention of the Long Range Arena promises: ``layer(x, mask=mask)`` maps (B, n, D) to (B, n, D).
+
+    ``mask`` (B, n) is True for a token and False for padding; without one, all are tokens. Outputs at padding may be anything finite.
+    """
+
+    length, dim, heads = 24, 8, 2
+
+    def make(self, dim: int, heads: int, *, max_length: int, dropout: float = 0.0) -> nn.Module:
+        """A new layer, with arguments of its own that suit 24 tokens."""
+        raise NotImplementedError
+
+    def _layer(self) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return self.make(self.dim, self.heads, max_length=self.length).double().eval()
+
+    def _tokens(self, batch: int, length: int, seed: int = 1) -> Tensor:
+        draw = torch.Generator().manual_seed(seed)
+        return torch.randn(batch, length, self.dim, generator=draw, dtype=torch.float64)
+
+    def _close(self, found: Tensor, wanted: Tensor) -> None:
+        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
+
+    @pytest.mark.parametrize("length", [1, 2, 7, 16, 24])
+    def test_any_length_has_the_shape_of_its_input(self, length: int) -> None:
+        x = self._tokens(3, length)
+        y = self._layer()(x)
+        assert y.shape == x.shape and y.dtype == torch.float64 and y.isfinite().all()
+
+    @pytest.mark.parametrize("length", [1, 5, 8, 13, 23])
+    def test_padding_at_the_end_changes_nothing(self, length: int) -> None:
+        net, x = self._layer(), self._tokens(2, self.length)
+        mask = (torch.arange(self.length) < length).expand(2, -1)
+        self._close(net(x, mask=mask)[:, :length], net(x[:, :length]))
+
+    def test_what_padding_holds_changes_no_token_and_what_a_token_holds_does(self) -> None:
+        net, x = self._layer(), self._tokens(2, 17)
+        mask = torch.arange(17) % torch.tensor([[3], [5]]) != 1
+        other = torch.where(mask[..., None], x, 3 + 5 * self._tokens(2, 17, 2))
+        y, moved = net(x, mask=mask), net(other, mask=mask)
+        self._close(moved[mask], y[mask])
+        assert moved.isfinite().all()
+        changed = torch.where(mask[..., None], x + 1, x)
+        assert not torch.allclose(net(changed, mask=mask)[mask], y[mask])
+
+    def test_a_mask_of_tokens_alone_is_no_mask(self) -> None:
+        net, x = self._layer(), self._tokens(2, self.length)
+        self._close(net(x, mask=torch.ones(2, self.length, dtype=torch.bool)), net(x))
+
+    @pytest.mark.parametrize("masked", [False, True])
+    def test_a_sequence_does_not_see_its_batch(self, masked: bool) -> None:
+        net, x = self._layer(), self._tokens(3, 17)
+        mask = torch.arange(17) < torch.tensor([[17], [5], [9]]) if masked else None
+        both = net(x, mask=mask)
+        for i in range(3):
+            alone = net(x[i : i + 1], mask=None if mask is None else mask[i : i + 1])
+            seen = slice(None) if mask is None else mask[i]
+            self._close(both[i][seen], alone[0][seen])
+
+
 class InitialisationContract:
     """What every initialisation promises (:mod:`relearn.methods.initialised`): it sets parameters and leaves no other trace."""
 

@@ -1,4 +1,4 @@
-"""A package that adds a defence, an attack, an initialisation and a network, for the test of plug-ins."""
+"""A package that adds a defence, an attack, an initialisation, a network and an attention, for the test of plug-ins."""
 
 from __future__ import annotations
 
@@ -58,3 +58,18 @@ class OneStage(Classifier):
         channels = max(1, round(16 * width))
         stem = nn.Conv2d(in_channels, channels, 3, padding=1)
         return Trunk(stem, [nn.Sequential(nn.ReLU(), nn.Dropout(dropout))], channels)
+
+
+class MeanMixing(nn.Module):
+    """Every token gets a share of the mean of all tokens, and then a linear map."""
+
+    def __init__(
+        self, dim: int, heads: int, *, max_length: int, dropout: float = 0.0, share: float = 0.5
+    ) -> None:
+        super().__init__()
+        self.out, self.share = nn.Linear(dim, dim), share
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        tokens = x.new_ones(x.shape[:2]) if mask is None else mask.to(x.dtype)
+        mean = (x * tokens[..., None]).sum(1, keepdim=True) / tokens.sum(1)[:, None, None]
+        return self.out(x + self.share * mean)

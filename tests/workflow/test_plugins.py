@@ -1,4 +1,4 @@
-"""A package with a defence, an attack, an initialisation and a network is installed by pip; params.yaml names them, real jobs run them."""
+"""A package with a method of each kind is installed by pip; params.yaml names them, real jobs run them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,20 @@ from types import SimpleNamespace
 from typing import Annotated, Any
 
 import pytest
+import torch
 import yaml
 
 from relearn.params.messages import check
 from relearn.params.types import Count, OneOf, Section, Unique0, also
 from relearn.runs import plugins
 from relearn.runs.code_version import code_version
-from relearn.testing import AttackContract, DefenceContract, InitialisationContract, ModelContract
+from relearn.testing import (
+    AttackContract,
+    AttentionContract,
+    DefenceContract,
+    InitialisationContract,
+    ModelContract,
+)
 
 from .test_recipes import House
 
@@ -40,6 +47,11 @@ class TestBlendedTarget(AttackContract):
 class TestHalved(InitialisationContract):
     def initialise(self, model: Any, loss: Any, batches: Any, *, seed: int) -> Any:
         return relearn_example.halved(model, loss, batches, seed=seed)
+
+
+class TestMeanMixing(AttentionContract):
+    def make(self, dim: int, heads: int, **arguments: Any) -> Any:
+        return relearn_example.MeanMixing(dim, heads, **arguments)
 
 
 class TestOneStage(ModelContract):
@@ -76,6 +88,43 @@ def test_a_name_that_is_taken_or_no_name_is_refused(name: str, monkeypatch: pyte
     monkeypatch.setattr(plugins, "entry_points", lambda group: [entry] if group == "relearn.defences" else [])
     with pytest.raises(ValueError, match=rf"group relearn\.defences: found the name '{name}'"):
         plugins.installed.__wrapped__()
+
+
+@pytest.mark.parametrize("name", ["performer", "window", "long_short_best"])
+def test_an_attention_of_this_project_is_no_name_for_another(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = EntryPoint(name, "elsewhere:Layer", "relearn.attentions")
+    monkeypatch.setattr(
+        plugins, "entry_points", lambda group: [entry] if group == "relearn.attentions" else []
+    )
+    with pytest.raises(ValueError, match=rf"found the name '{name}', which relearn\.layers\."):
+        plugins.installed.__wrapped__()
+
+
+def test_a_registered_attention_is_built_by_name_and_counts_in_the_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from relearn.layers.efficient import kinds
+    from relearn.models.lra_encoder import create
+
+    sizes = {"vocabulary": 7, "classes": 3, "max_length": 9, "dim": 8, "attention_arguments": {"share": 0.2}}
+    with pytest.raises(ValueError, match="'mean_mixing2'"):
+        create("mean_mixing2", **sizes)
+    found = {group: {} for group in plugins.GROUPS}
+    found["relearn.attentions"] = {"mean_mixing2": "relearn_example:MeanMixing"}
+    for module in (kinds, sys.modules["relearn.layers.efficient"]):
+        monkeypatch.setattr(module, "KINDS", module.KINDS)  # as it was, after the test
+    monkeypatch.setattr(kinds, "RIVALS", dict(kinds.RIVALS))
+    monkeypatch.setattr(plugins, "installed", lambda: found)
+    before = code_version("relearn.studies.long_short.steps.train_lra", kinds.module_of("performer"))
+    plugins.register()
+    net = create("mean_mixing2", **sizes)
+    assert [one.share for one in net.attention_layers()] == [0.2, 0.2]
+    assert net(torch.tensor([[1, 2, 3, 0]])).shape == (1, 3) and "mean_mixing2" in kinds.KINDS
+    step = "relearn.studies.long_short.steps.train_lra"
+    assert code_version(step, kinds.module_of("performer")) == before
+    assert code_version(step, kinds.module_of("mean_mixing2")).endswith("+relearn_example")
 
 
 def test_a_code_version_covers_the_whole_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,6 +169,8 @@ def test_params_yaml_may_name_what_an_installed_package_registers(tmp_path: Path
             "poisoning.pretrain.victims.architectures": ["SENet18", "ResNet18", "OneStage"],
             "gradinit.networks.halved": ["VGG-19-BN"],
             "gradinit.initialise.halved": {"factor": 0.25},
+            "long_short.train_lra.tasks.listops.attentions": ["full", "mean_mixing2"],
+            "long_short.train_lra.baselines.mean_mixing2": {"share": 0.2},
         }
     )
     new = set(house.records()) - set(before)
@@ -135,6 +186,8 @@ def test_params_yaml_may_name_what_an_installed_package_registers(tmp_path: Path
         .endswith("+relearn_example")
     )
 
+    arena = "results/mini/runs/long_short/train_lra/listops/mean_mixing2/seed0/record.json"
+    assert arena in new
     started = "results/mini/runs/gradinit/initialise/grid/VGG-19-BN/halved/seed0/record.json"
     assert started in new
     house.run("snakemake", "--cores", "2", "--quiet", "all", "--", trained, started)

@@ -26,6 +26,7 @@ GROUPS = {
     "relearn.defences": "relearn.methods:DEFENCES",
     "relearn.initialisations": "relearn.methods:INITIALISATIONS",
     "relearn.models": "relearn.models:MODELS",
+    "relearn.attentions": "relearn.layers.efficient.kinds:RIVALS",
 }
 """Group of entry points → the registry that its methods join."""
 
@@ -45,7 +46,7 @@ def installed() -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {group: {} for group in GROUPS}
     for group, names in found.items():
         for entry in entry_points(group=group):
-            names[entry.name] = _target(entry, {**_registry(group), **names})
+            names[entry.name] = _target(entry, {**_taken(group), **names})
     return found
 
 
@@ -53,6 +54,11 @@ def register() -> None:
     """Add the installed plug-ins to the registries; a second call changes nothing."""
     for group, methods in installed().items():
         _registry(group).update(methods)
+    if installed()["relearn.attentions"]:
+        # The package lists its kinds in a tuple when it is imported; its text counts in code versions, so it is not a view.
+        kinds = import_module("relearn.layers.efficient.kinds")
+        for module in (kinds, import_module("relearn.layers.efficient")):
+            vars(module)["KINDS"] = (*kinds.RIVALS, *kinds.LONG_SHORT)
 
 
 def needed(code: str) -> bool:
@@ -93,6 +99,14 @@ def _target(entry: EntryPoint, taken: dict[str, str]) -> str:
             f"entry point of {package}, group {entry.group}: found the name {entry.name!r}, which {taken[entry.name]} has already"
         )
     return entry.value
+
+
+def _taken(group: str) -> dict[str, str]:
+    """The names that this project has in a group."""
+    if group != "relearn.attentions":
+        return _registry(group)
+    kinds = import_module("relearn.layers.efficient.kinds")
+    return {**_registry(group), **dict.fromkeys(kinds.LONG_SHORT, kinds.LAYER)}
 
 
 def _registry(group: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from relearn.layers.efficient import GLOBAL_FIRST, KINDS, make
+from relearn.testing import AttentionContract
 
 LENGTH, DIM, HEADS = 24, 8, 2
 SMALL: dict[str, dict[str, object]] = {
@@ -33,16 +34,19 @@ def layer(kind: str, length: int = LENGTH, dtype: torch.dtype = torch.float64, *
     return make(kind, DIM, HEADS, max_length=length, **{**SMALL.get(kind, {}), **own}).to(dtype).eval()
 
 
+def contract_of(kind: str) -> type[AttentionContract]:
+    class Contract(AttentionContract):
+        def make(self, dim: int, heads: int, *, max_length: int, dropout: float = 0.0) -> nn.Module:
+            return make(kind, dim, heads, max_length=max_length, dropout=dropout, **SMALL.get(kind, {}))
+
+    return Contract
+
+
+globals().update({f"Test_{kind}": contract_of(kind) for kind in KINDS})
+
+
 def draw(batch: int, length: int, seed: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(batch, length, DIM, generator=torch.Generator().manual_seed(seed), dtype=dtype)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("length", [1, 2, 7, 16, LENGTH])
-def test_any_length_has_the_shape_of_its_input(kind: str, length: int) -> None:
-    x = draw(3, length)
-    y = layer(kind)(x)
-    assert y.shape == x.shape and y.dtype == torch.float64 and y.isfinite().all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -71,34 +75,6 @@ def test_padding_matters_where_it_is_not_masked(kind: str) -> None:
     other[:, 10:] += draw(1, LENGTH - 10, 2)
     net = layer(kind)
     assert not torch.allclose(net(x)[:, :10], net(other)[:, :10])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("length", [1, 5, 8, 13, 23])
-def test_padding_at_the_end_changes_nothing(kind: str, length: int) -> None:
-    net, x = layer(kind), draw(2, LENGTH)
-    mask = (torch.arange(LENGTH) < length).expand(2, -1)
-    torch.testing.assert_close(net(x, mask=mask)[:, :length], net(x[:, :length]), rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_mask_of_tokens_alone_is_no_mask(kind: str) -> None:
-    net, x = layer(kind), draw(2, LENGTH)
-    torch.testing.assert_close(
-        net(x, mask=torch.ones(2, LENGTH, dtype=torch.bool)), net(x), rtol=1e-9, atol=1e-12
-    )
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("masked", [False, True])
-def test_a_sequence_does_not_see_its_batch(kind: str, masked: bool) -> None:
-    net, x = layer(kind), draw(3, 17)
-    mask = torch.arange(17) < torch.tensor([[17], [5], [9]]) if masked else None
-    both = net(x, mask=mask)
-    for i in range(3):
-        alone = net(x[i : i + 1], mask=None if mask is None else mask[i : i + 1])
-        seen = slice(None) if mask is None else mask[i]
-        torch.testing.assert_close(both[i][seen], alone[0][seen], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)

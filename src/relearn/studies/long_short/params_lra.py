@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from relearn.data.facts import SIDE
 from relearn.data.lra import TASKS
-from relearn.layers.efficient import KINDS
+from relearn.layers import efficient
 from relearn.params.conflicts import Conflict, check, forecast
 from relearn.params.forecast_memory import Need, Tensor
 from relearn.params.types import (
@@ -32,11 +32,14 @@ from relearn.params.types import (
     Unique,
     Vocabulary,
     Width,
+    also,
     unique,
 )
 from relearn.params.vision import Betas
+from relearn.runs import plugins
 
-Attentions = Annotated[list[Annotated[str, OneOf(KINDS)]], Unique, AfterValidator(unique)]
+plugins.register()
+Attentions = Annotated[list[Annotated[str, OneOf(efficient.KINDS)]], Unique, AfterValidator(unique)]
 Schedules = Literal["linear", "cosine", "constant", "inverse_sqrt"]
 
 
@@ -243,6 +246,7 @@ class Blocks(Block):
     random: Several
 
 
+@also(plugins.installed()["relearn.attentions"], dict[str, Any])
 class Baselines(Section):
     """Sizes of the other attentions; attentions without a size are omitted."""
 

@@ -49,7 +49,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             "network": "model.safetensors",
         },
         needs=Needs(mem_mb=16000, minutes=1440),
-        constraints={**TASK, "attention": "[a-z_]+"},
+        constraints={**TASK, "attention": "[A-Za-z0-9_]+"},
     )
     return {"prepare_lra": prepare, "train_lra": train, **benchmarks(own, scale)}
 
