@@ -32,7 +32,7 @@ from relearn.params.types import (
     ascending,
 )
 from relearn.runs import plugins
-from relearn.studies.poisoning.params_studies import Studies, Substitutes, Victims
+from relearn.studies.poisoning.params_studies import Names, Studies, Substitutes, Victims
 
 
 class Prepare(Section):
@@ -65,8 +65,11 @@ class Prepare(Section):
 
 
 class Network(Section):
+    """``half_depth``: architectures with half of ``depth``."""
+
     width: Multiple
     depth: Multiple
+    half_depth: Names
 
 
 class Sgd(Section):
