@@ -131,6 +131,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
             *(f"filter/transfer/*/{NEW}/*", f"train/transfer/*/{NEW}/*", "render"),
         ],
     ),
+    (f"{P}.pretrain.network.half_depth", {P}, []),  # of a network that is not here
     (f"{P}.pretrain.*", {P}, WITH_NETWORKS),
     (
         f"{P}.adversarial_training.*",
@@ -237,6 +238,8 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         {P},
         of_attack("feature_collision", "feature_collision_no_dropout"),
     ),
+    (f"{S}.left_out", {P, "render"}, ["render"]),  # one less
+    (f"{S}.overlap.shared", {P, "render"}, ["render"]),  # one less
     *(
         (
             f"{S}.overlap.substitutes.{key}",
@@ -305,6 +308,9 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{P}.filter.deep_knn.sweep": lambda ks: ks[:-1],
     f"{P}.pretrain.victims.architectures": lambda names: [*names, NEW],
     f"{P}.*.architectures": lambda names: [*names, NEW],
+    f"{P}.pretrain.network.half_depth": lambda names: [NEW],
+    f"{S}.left_out": lambda names: ["gradient_matching"],
+    f"{S}.overlap.shared": lambda names: names[:-1],
     f"{S}.transfer.feature_collision": lambda names: [*names, "adversarial_training"],
     f"{S}.transfer.*": lambda names: [*names, "l2_outliers"],
     f"{S}.dropout.attacks": lambda names: [*names, "convex_polytope"],

@@ -24,6 +24,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{P}.pretrain.substitutes.architectures": ([["DPN92"]], [[], ["VGG"], ["DPN92", "DPN92"], "DPN92"]),
     f"{P}.pretrain.substitutes.dropout": ([[0], [0.0, 0.99]], [[], [1], [1.0], [-0.1], [0.2, 0.2], 0.2]),
     f"{P}.pretrain.network.width": ([0.01, 1, 4], [0, -1.0, 4.1, float("inf"), float("nan"), "1", False]),
+    f"{P}.pretrain.network.half_depth": ([[], ["DPN92"]], [["VGG"], ["DPN92", "DPN92"], "DPN92"]),
     f"{P}.pretrain.training.epochs": ([1, 300], [0, -1, 1.5]),
     f"{P}.pretrain.training.lr": ([1.0e-9, 1], [0, 0.0, -0.1, float("inf"), float("nan"), "0.1"]),
     f"{P}.pretrain.training.momentum": ([0, 0.99], [1, -0.1]),
@@ -88,6 +89,8 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{STUDIES}.dropout.watch_every": ([1, 1000], [0, 10.0]),
     f"{STUDIES}.dropout.victims": ([[], PAIR], [["VGG"], ["ResNet18", "ResNet18"], "ResNet18"]),
     f"{STUDIES}.overlap.attack": (["convex_polytope"], ["feature_collision", ["convex_polytope"]]),
+    f"{STUDIES}.left_out": ([[], ["gradient_matching"]], [["convex_polytope"], "bullseye_polytope"]),
+    f"{STUDIES}.overlap.shared": ([[], ["disjoint", "full"]], [["none"], ["full", "full"], "full"]),
     f"{STUDIES}.overlap.substitutes.dropout": ([[0.0, 0.99]], [[], [1.0], [0.2, 0.2]]),
     f"{STUDIES}.overlap.victims": ([[], PAIR], [["VGG"]]),
     f"{STUDIES}.end_to_end.attacks": (

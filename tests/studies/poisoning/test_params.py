@@ -15,6 +15,7 @@ from relearn.methods import ATTACKS, DEFENCES
 from relearn.models import MODELS
 from relearn.params.reading import ParamsError
 from relearn.studies import parameters
+from relearn.studies.family import Family
 from relearn.studies.poisoning import params, params_studies
 from relearn.studies.poisoning.plan import plan
 from relearn.studies.poisoning.plan.poisons import FORM_OF, METHOD_OF, entry_of
@@ -45,7 +46,7 @@ def test_every_attack_of_a_study_has_its_section() -> None:
     named_in_studies: set[str] = set(params_studies.TransferStudy.model_fields)
     for study in params_studies.Studies.model_fields.values():
         for name in ("attacks", "attack"):
-            if field := study.annotation.model_fields.get(name):  # type: ignore[union-attr]
+            if field := getattr(study.annotation, "model_fields", {}).get(name):
                 node = field.annotation
                 while get_origin(node) is not Literal:
                     node = get_args(node)[0]
@@ -64,8 +65,10 @@ def test_the_pool_may_be_all_fine_tuning_images_but_the_targets() -> None:
 def test_attacks_on_a_known_victim_are_crafted_with_its_weights_in_the_ball_of_the_others() -> None:
     values = parameters.load(CHECKOUT / "params.yaml", scale="small")
     families = plan(values, "small")
-    victim = values["poisoning"]["studies"]["white_box"]["victim"]
-    for name in ("feature_collision", "convex_polytope", "bullseye_polytope"):
+    victim, known_to = (values["poisoning"]["studies"]["white_box"][key] for key in ("victim", "attacks"))
+    transferred = {name.removeprefix("white_box_") for name in known_to} & ATTACKS.keys()
+    assert {"feature_collision", "convex_polytope"} <= transferred
+    for name in transferred:
         known, unknown = (families["craft"].settings_of(attack=one) for one in (f"white_box_{name}", name))
         assert known["eps"] == unknown["eps"] and known["attack"] == unknown["attack"] == name
         (weights,) = families["craft"].inputs_of(seed="0", attack=f"white_box_{name}")["substitutes"]
@@ -73,6 +76,41 @@ def test_attacks_on_a_known_victim_are_crafted_with_its_weights_in_the_ball_of_t
         cell = {"setting": "transfer", "attack": f"white_box_{name}", "defence": "none", "victim": victim}
         assert families["train"].settings_of(**cell)["knowledge"] == "white_box"
         assert families["train"].paths(**cell)
+
+
+def test_what_a_scale_leaves_out_changes_no_other_run() -> None:
+    """Runs, settings and inputs at small are those of the whole study without the left-out attacks and overlap."""
+    values = parameters.load(CHECKOUT / "params.yaml", scale="small")
+    own = values["poisoning"]["studies"]
+    studies = {**own, "left_out": [], "overlap": {**own["overlap"], "shared": ["full", "half", "disjoint"]}}
+    whole = plan({**values, "poisoning": {**values["poisoning"], "studies": studies}}, "small")
+
+    def jobs(families: dict[str, Family]) -> dict[str, Any]:
+        return {
+            family.path(**run): (family.settings_of(**cell_of(run)), family.inputs_of(**run))
+            for family in families.values()
+            for run in family.runs
+        }
+
+    few, all_of_them = jobs(plan(values, "small")), jobs(whole)
+    assert {path: all_of_them[path] for path in few} == few
+    gone = all_of_them.keys() - few.keys()
+    words = [f"/{name}/" for name in own["left_out"]] + ["/victim_half/", "/overlap_half/", "-middle_half/"]
+    assert gone == {path for path in all_of_them if any(word in path for word in words)} and len(gone) > 20
+    made = {path for family in plan(values, "small").values() for path in family.everything()}
+    assert {path for _, inputs in few.values() for paths in inputs.values() for path in paths} <= made
+
+
+def cell_of(run: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in run.items() if name != "seed"}
+
+
+def test_half_the_depth_is_that_of_the_named_networks_alone() -> None:
+    values = parameters.load(CHECKOUT / "params.yaml", scale="small")
+    family = plan(values, "small")["pretrain"]
+    depths = {cell["network"]: family.settings_of(**cell)["depth"] for cell in family.cells}
+    assert depths == {name: 0.5 if name.startswith("ResNet50-") else 1.0 for name in depths}
+    assert set(depths.values()) == {0.5, 1.0}
 
 
 def test_every_scale_on_cifar10_attacks_the_published_targets() -> None:

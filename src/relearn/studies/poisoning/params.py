@@ -36,6 +36,7 @@ from relearn.studies.poisoning.params_studies import (
     CropAndFlip,
     Epic,
     Mixture,
+    Names,
     PartitionAggregation,
     Studies,
     Substitutes,
@@ -73,8 +74,11 @@ class Prepare(Section):
 
 
 class Network(Section):
+    """``half_depth``: architectures with half of ``depth``."""
+
     width: Multiple
     depth: Multiple
+    half_depth: Names
 
 
 class Sgd(Section):

@@ -83,7 +83,10 @@ class DropoutStudy(Section):
 
 
 class OverlapStudy(Section):
+    """``shared``: whether the victims see all images of each class, the middle half, or the half that no substitute has seen."""
+
     attack: Literal["convex_polytope"]
+    shared: Annotated[list[Literal["full", "half", "disjoint"]], Unique0, AfterValidator(unique)]
     substitutes: Substitutes
     victims: Names
 
@@ -131,7 +134,14 @@ class FeaturePlane(Section):
 
 
 class Studies(Section):
+    """``left_out``: attacks of ``transfer`` that do not run; no claim is about them."""
+
     transfer: TransferStudy
+    left_out: Annotated[
+        list[Literal["bullseye_polytope", "gradient_matching", "adaptive_polytope"]],
+        Unique0,
+        AfterValidator(unique),
+    ]
     dropout: DropoutStudy
     overlap: OverlapStudy
     end_to_end: EndToEndStudy

@@ -47,6 +47,11 @@ class Networks:
     def __init__(self, own: Mapping[str, Any], scale: str) -> None:
         self.own, self.scale = own, scale
         self.studies = own["studies"]
+        self.transfer: dict[str, list[str]] = {
+            attack: defences
+            for attack, defences in self.studies["transfer"].items()
+            if attack not in self.studies["left_out"]
+        }
         self.seeds: list[int] = own["seeds"]
         self.victims: list[str] = own["pretrain"]["victims"]["architectures"]
         self.substitutes = substitute_names(own["pretrain"]["substitutes"])
@@ -85,7 +90,7 @@ class Networks:
             [
                 {"dataset": self.own["prepare"]["dataset"], "part": part}
                 for part in PARTS
-                if self.studies["overlap"]["victims"]
+                if any(self.roles[role] for role in PART_OF if PART_OF[role] == part)
             ],
             inputs={"data": self.data},
             settings=lambda dataset, part: dict(zip(("start", "stop"), PARTS[part])),
@@ -97,15 +102,16 @@ class Networks:
     @cached_property
     def roles(self) -> dict[str, list[str]]:
         """The networks of each role."""
-        some = self.studies["overlap"]["victims"]
+        overlap = self.studies["overlap"]
+        some = overlap["victims"] if overlap["shared"] else []
         plane = self.studies["feature_plane"]["victim"]
         more = self.fewer_substitutes if self.studies["end_to_end"]["victims"] else []
         return {
             "substitute": list(dict.fromkeys([*self.substitutes, *more])),
             "victim": victim_names(dict.fromkeys([*self.victims, plane])),
             "substitute_half": substitute_names(self.studies["overlap"]["substitutes"]) if some else [],
-            "victim_half": victim_names(some),
-            "victim_disjoint": victim_names(some),
+            "victim_half": victim_names(some) if "half" in overlap["shared"] else [],
+            "victim_disjoint": victim_names(some) if "disjoint" in overlap["shared"] else [],
         }
 
     @cached_property
@@ -120,8 +126,14 @@ class Networks:
 
         def settings(role: str, network: str) -> dict[str, Any]:
             architecture, _, dropout = network.rpartition("-drop")
-            shape = {**own["network"], "training": own["training"]}
-            return {**shape, "architecture": architecture, "dropout": float(dropout)}
+            sizes = own["network"]
+            return {
+                "width": sizes["width"],
+                "depth": sizes["depth"] / (2 if architecture in sizes["half_depth"] else 1),
+                "training": own["training"],
+                "architecture": architecture,
+                "dropout": float(dropout),
+            }
 
         return self.family(
             "pretrain",
@@ -143,7 +155,7 @@ class Networks:
     @cached_property
     def hardened(self) -> list[str]:
         """The adversarially trained victims: all of them if some attack is evaluated against that defence, else none."""
-        met = any("adversarial_training" in defences for defences in self.studies["transfer"].values())
+        met = any("adversarial_training" in defences for defences in self.transfer.values())
         return self.victims if met else []
 
     @cached_property

@@ -60,9 +60,9 @@ class Poisons:
         """Names of the crafting runs."""
         dropout, overlap, whole = (self.studies[name] for name in ("dropout", "overlap", "end_to_end"))
         return [
-            *self.studies["transfer"],
+            *self.networks.transfer,
             *(name + NO_DROPOUT for name in dropout["attacks"] if dropout["victims"]),
-            *([overlap["attack"] + HALF] if overlap["victims"] else []),
+            *([overlap["attack"] + HALF] if self.networks.roles["substitute_half"] else []),
             *(self.crafting_run("end_to_end", name) for name in whole["attacks"] if whole["victims"]),
             *self.studies["white_box"]["attacks"],
         ]
@@ -148,7 +148,7 @@ class Poisons:
             [
                 *(
                     cell("transfer", attack, defence, victim)
-                    for attack, defences in self.studies["transfer"].items()
+                    for attack, defences in self.networks.transfer.items()
                     for defence in defences
                     if defence in DEFENCES
                     for victim in self.networks.victims

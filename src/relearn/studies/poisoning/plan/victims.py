@@ -90,11 +90,11 @@ class Victims:
         return found
 
     def _attacked(self) -> Iterator[dict[str, str]]:
-        for attack, defences in self.studies["transfer"].items():
+        for attack, defences in self.networks.transfer.items():
             for defence in ("none", *defences):
                 yield from (cell("transfer", attack, defence, victim) for victim in self.networks.victims)
-        for setting in ("overlap_full", "overlap_half", "overlap_disjoint"):
-            half = self.overlap["attack"] + HALF
+        for shared in self.overlap["shared"]:
+            half, setting = self.overlap["attack"] + HALF, f"overlap_{shared}"
             yield from (cell(setting, half, "none", victim) for victim in self.overlap["victims"])
         for attack in self.studies["imbalance"]["attacks"]:
             for victim in self.studies["imbalance"]["victims"]:
@@ -157,6 +157,7 @@ class Victims:
             *(
                 clean_cell(setting, "none", victim)
                 for setting in ("overlap_half", "overlap_disjoint")
+                if setting.removeprefix("overlap_") in self.overlap["shared"]
                 for victim in self.overlap["victims"]
             ),
         ]
