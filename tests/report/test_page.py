@@ -356,7 +356,7 @@ def test_additions_are_marked(make_page):
     made = make_page[0]()
     assert "addition.robustness <small>(addition)</small>" in made
     total = coverage.total(make_page[1]["coverages"])
-    assert f"{total[0]} of {total[1]}. Additions" in made.replace("\n", " ")
+    assert f"{total[0]} of {total[1]}. Our additions" in made.replace("\n", " ")
 
 
 def test_differences_without_a_parameter_are_listed_below_the_deviations(make_page):
