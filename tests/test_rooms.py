@@ -76,7 +76,6 @@ SHARED_METHODS = {
         ".fit",
         ".augmentation",
         ".crafting",
-        ".convex_polytope",  # adaptive_polytope adds a term to its loss
         ".detector",
         ".dropout_masks",
         ".equal_sets",
