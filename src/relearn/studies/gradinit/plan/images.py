@@ -131,7 +131,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         inputs={"data": data(GRID), "start": tune.files["weights"]},
         settings=lambda network, initialisation, tried: recipe.train(GRID, network, initialisation, "sgd"),
         modules=lambda network, initialisation, tried: modules(GRID, network),
-        labels=tune.labels | {"recipe": "sgd"},
+        labels={**tune.labels, "recipe": "sgd"},
         constraints={},
     )
     statistics = replace(
