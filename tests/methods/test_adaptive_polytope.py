@@ -38,6 +38,12 @@ def test_a_poison_is_at_minus_one_at_its_base_and_at_one_at_the_target() -> None
     assert sides(middle, bases, target).abs().max() < 1e-12
 
 
+def test_a_base_with_the_features_of_the_target_has_no_side_to_leave() -> None:
+    features, _, target = problem(4)
+    bases = target.unsqueeze(-2).expand_as(features)
+    assert (sides(features, bases, target) == -1).all()
+
+
 def test_gradient_equals_finite_differences() -> None:
     features, bases, target = problem(2)
     assert torch.autograd.gradcheck(lambda f: penalty(f, bases, target, 0.5), features.requires_grad_())

@@ -161,7 +161,7 @@ def test_records_of_another_scale_are_left_out_by_name(tmp_path):
 def test_every_network_has_a_row_and_every_eps_a_column(evidence):
     robust = artefacts.expand_rows(ARTEFACTS["addition.robustness"], evidence.runs)
     assert len(robust.rows) == 3 * 4 and robust.rows[0].title == "DenseNet121-drop0 (victim)"
-    assert {row.title.split()[1] for row in robust.rows if "not to be trusted" in row.note} == {"(robust)"}
+    assert {row.title.split()[1] for row in robust.rows if "unreliable" in row.note} == {"(robust)"}
     assert [column.title for column in robust.columns] == [
         "Clean",
         "PGD, eps 2.55/255",

@@ -15,7 +15,7 @@ from relearn.studies.poisoning.plan import plan
 
 EPS = "poisoning.craft.attacks.bullseye_polytope.eps"
 POLYTOPE = "results/mini/runs/poisoning/craft/bullseye_polytope/seed0/record.json"
-MADE = {"craft": 10, "adversarial_training": 2, "prepare_images": 1, "pretrain": 6, "split_overlap": 3}
+MADE = {"craft": 11, "adversarial_training": 2, "prepare_images": 1, "pretrain": 6, "split_overlap": 3}
 ALL = sum(MADE.values())
 
 

@@ -37,10 +37,11 @@ from relearn.methods import crafting
 
 
 def sides(features: Tensor, bases: Tensor, target: Tensor) -> Tensor:
-    """s: features (..., k, d), bases (..., k, d), target (..., d) → (..., k)."""
+    """s: features (..., k, d), bases (..., k, d), target (..., d) → (..., k); -1 for a base with the target's features."""
     way = target.unsqueeze(-2) - bases
     # ‖p-b‖² - ‖p-t‖² = 2 (p-b)·(t-b) - ‖t-b‖², without the cancellation of two large distances
-    return 2 * ((features - bases) * way).sum(-1) / way.square().sum(-1) - 1
+    length = way.square().sum(-1)
+    return 2 * ((features - bases) * way).sum(-1) / length.clamp(min=torch.finfo(length.dtype).tiny) - 1
 
 
 def penalty(features: Tensor, bases: Tensor, target: Tensor, margin: float) -> Tensor:

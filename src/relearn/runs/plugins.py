@@ -54,7 +54,7 @@ def register() -> None:
     """Add the installed plug-ins to the registries; a second call changes nothing."""
     for group, methods in installed().items():
         _registry(group).update(methods)
-    if installed()["relearn.attentions"]:
+    if installed().get("relearn.attentions"):
         # The package lists its kinds in a tuple when it is imported; its text counts in code versions, so it is not a view.
         kinds = import_module("relearn.layers.efficient.kinds")
         for module in (kinds, import_module("relearn.layers.efficient")):

@@ -87,9 +87,10 @@ def test_translation_rivals(translate):
 def test_the_methods_take_what_the_plan_gives(scale):
     families = [planned(scale)[f"initialise{task}"] for task in ("", "_imagenet", "_translation")]
     asked = [settings(family, cell) for family in families for cell in family.cells]
-    assert {"gradinit", "metainit", "extra_epoch", "admin", "t_fixup", None} <= {
-        one["method"] for one in asked
-    }
+    needed = {"gradinit", "metainit", "admin"}  # by the claims of scale small
+    if scale != "small":
+        needed |= {"extra_epoch", "t_fixup", None}
+    assert needed <= {one["method"] for one in asked}
     for one in asked:
         if one["method"] is None:
             continue
