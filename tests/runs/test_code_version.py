@@ -388,7 +388,7 @@ def test_the_order_of_modules_does_not_matter_and_their_set_does(house: Path) ->
     "wrong", ["relearn.methods.gone", "methods.one", "torch.nn", "relearn..maths", "relearn.", ""]
 )
 def test_an_unknown_module_is_an_error(house: Path, wrong: str) -> None:
-    with pytest.raises(ValueError, match="not a module of|no module") as caught:
+    with pytest.raises(ValueError, match=r"not a module of|no module") as caught:
         code_version(wrong, root=house)
     assert "\n" not in str(caught.value)
 

@@ -159,9 +159,9 @@ def _details(claim: Claim, link: Callable[[str], str]) -> list[str]:
 
 
 def as_json(claims: Sequence[Claim], scale: str) -> str:
-    """The claims as JSON with raw numbers and the meanings of the verdicts."""
-    plain = [{**_to_dict(claim), **claim.data} for claim in claims]
-    return json.dumps({"scale": scale, "words": words.MEANINGS, "claims": plain}, indent=1) + "\n"
+    """The claims as JSON with raw numbers and the meanings of the verdicts; one line per claim, so that versions can be compared."""
+    lines = ",\n".join(json.dumps({**_to_dict(claim), **claim.data}) for claim in claims)
+    return f'{{"scale": {json.dumps(scale)},\n"words": {json.dumps(words.MEANINGS)},\n"claims": [\n{lines}\n]}}\n'
 
 
 def _to_dict(claim: Claim) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from relearn.params.types import (
     unique,
 )
 from relearn.runs import plugins
-from relearn.studies.gradinit.params_translation import Adam, CorpusOf, Translation
+from relearn.studies.gradinit.params_translation import Adam, CorpusOf, Translation, Tuning
 
 plugins.register()
 MORE = plugins.installed()["relearn.initialisations"]
@@ -259,26 +259,6 @@ class ExtraSeeds(Section):
     networks: Networks
     initialisations: Annotated[list[FirstInitialisation], Unique0, AfterValidator(unique)]
     seeds: OwnSeeds
-
-
-class TuneMetaInit(Section):
-    """``factors`` of MetaInit's tau by Adam, tried with these seeds; none: it keeps its tau."""
-
-    seeds: OwnSeeds
-    factors: Annotated[list[Positive], Unique0, AfterValidator(unique)]
-
-
-class TuneTranslation(Section):
-    """``taus`` of GradInit and ``sgd_rates`` of Admin, tried with these seeds; without some, a start or training keeps its own."""
-
-    seeds: OwnSeeds
-    taus: Annotated[list[Positive], Unique0, AfterValidator(unique)]
-    sgd_rates: Annotated[list[Positive], Unique0, AfterValidator(unique)]
-
-
-class Tuning(Section):
-    metainit: TuneMetaInit
-    translation: TuneTranslation
 
 
 class GradInit(Section):

@@ -1,4 +1,4 @@
-"""Types, ranges and checks of ``gradinit.corpus`` and ``gradinit.translation``."""
+"""Types, ranges and checks of ``gradinit.corpus``, ``gradinit.translation`` and ``gradinit.tuning``."""
 
 from __future__ import annotations
 
@@ -144,3 +144,23 @@ class Translation(Section):
     runs: Annotated[list[TranslationRun], Unique0, AfterValidator(unique)]
     grid: HeatMap
     probe: ProbeTranslation
+
+
+class TuneMetaInit(Section):
+    """``factors`` of MetaInit's tau by Adam, tried with these seeds; none: it keeps its tau."""
+
+    seeds: OwnSeeds
+    factors: Annotated[list[Positive], Unique0, AfterValidator(unique)]
+
+
+class TuneTranslation(Section):
+    """``taus`` of GradInit and ``sgd_rates`` of Admin, tried with these seeds; without some, a start or training keeps its own."""
+
+    seeds: OwnSeeds
+    taus: Annotated[list[Positive], Unique0, AfterValidator(unique)]
+    sgd_rates: Annotated[list[Positive], Unique0, AfterValidator(unique)]
+
+
+class Tuning(Section):
+    metainit: TuneMetaInit
+    translation: TuneTranslation
