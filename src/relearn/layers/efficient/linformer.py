@@ -25,7 +25,7 @@ class LinformerAttention(TokenAttention):
     sees its own segment of ``window`` tokens and max(⌊window/2⌋, 1) tokens on either side. The two parts are not normalised
     relative to each other.
 
-    Facts (tests/layers/efficient/test_linformer.py): equals a loop over the formula.
+    Facts (tests/layers/efficient/test_full.py): equals a loop over the formula.
 
     Args:
         dim, heads, max_length, dropout, bias: see :class:`~relearn.layers.efficient.token_attention.TokenAttention`.

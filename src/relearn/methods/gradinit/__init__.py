@@ -29,7 +29,7 @@ the loss on S̃ after the training step. In the latter, A[g] is treated as const
 with the Hessian H of L(S; ·) at θ_m. The kind of step is known before anything is differentiated twice, so a second-order graph is
 built only in constraint iterations (and in all iterations of ``form="penalty"``, section 4.2.6, which minimises L̃ + λ‖g‖ instead).
 
-Facts (tests/methods/test_gradinit.py): both derivatives equal finite differences of the formulas in double precision; three
+Facts (tests/methods/gradinit/test_gradinit.py): both derivatives equal finite differences of the formulas in double precision; three
 iterations equal a slow re-implementation; γ = ∞ gives objective iterations only; nothing but the parameters changes.
 
 Choices where the text is incomplete, and differences from the released code:
