@@ -19,6 +19,9 @@ LONG_SHORT = {
     "CvT-LS-17": "cvt_ls_17",
     "CvT-LS-21": "cvt_ls_21",
     "CvT-LS-21S": "cvt_ls_21s",
+    "CvT-LS-13-windows": "cvt_ls_13",
+    "CvT-LS-13-summaries": "cvt_ls_13",
+    "CvT-LS-13-one-norm": "cvt_ls_13",
     "ViL-Medium": "vil_medium",
     "ViL-LS-Medium": "vil_ls_medium",
     "ViL-Base": "vil_base",
@@ -29,6 +32,12 @@ LONG_SHORT = {
     "LipsFormer-Swin-T": "lipsformer_swin_tiny",
 }
 """The networks that `long_short` trains and `robustness` evaluates: name in params.yaml → name in timm's registry."""
+PARTS: dict[str, dict[str, int | bool]] = {
+    "CvT-LS-13-windows": {"rank": 0},
+    "CvT-LS-13-summaries": {"window": 0},
+    "CvT-LS-13-one-norm": {"dual_norm": False},
+}
+"""Controls for CvT-LS-13, each without one part of its attention: name in params.yaml → arguments of the network."""
 FOLDER = "imagenet"  # not prepared: its images are read from their original folder
 
 

@@ -12,10 +12,12 @@ import torch
 
 from relearn import cli
 from relearn.data.evenly_spaced import evenly_spaced
+from relearn.layers.long_short_attention_2d import LongShortAttention2d
 from relearn.measures.patch_similarity import patch_similarity
 from relearn.models import vision
 from relearn.runs import exit_codes, record
 from relearn.steps.tasks import vision_recipe
+from relearn.studies.long_short.networks import scaled
 from relearn.studies.long_short.steps.patch_similarity import summary
 
 from ...steps.recorded import rows_of
@@ -128,3 +130,23 @@ def test_refusals(
 ) -> None:
     measure(bench, "refused", "trained", 1, code=exit_codes.USE, **changes)
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("network", "has"),
+    [
+        ("CvT-LS-13", {"windows", "summaries", "norms"}),
+        ("CvT-LS-13-windows", {"windows", "norms"}),
+        ("CvT-LS-13-summaries", {"summaries", "norms"}),
+        ("CvT-LS-13-one-norm", {"windows", "summaries"}),
+    ],
+)
+def test_each_control_lacks_one_part_in_every_layer(network: str, has: set[str]) -> None:
+    sizes = {"width": 0.25, "depth": 0.34, "patch_size": 1, "window": 2}
+    built = vision.create(classes=10, size=32, **scaled(network, sizes, published_windows=False))
+    layers = [layer for layer in built.modules() if isinstance(layer, LongShortAttention2d)]
+    assert len(layers) == 5  # blocks in three stages
+    for layer in layers:
+        parts = {"windows": layer.window > 0, "summaries": layer.rank > 0}
+        parts["norms"] = not isinstance(layer.local_norm, torch.nn.Identity)
+        assert {name for name, there in parts.items() if there} == has

@@ -7,6 +7,7 @@ from typing import Any
 
 from relearn.models.timm_names import NAMES as TIMM_NAMES
 from relearn.studies.vision import LONG_SHORT as NAMES
+from relearn.studies.vision import PARTS
 
 STAGES = {"CvT": 3, "ViL": 4, "Swin": 4, "LipsFormer": 4}
 """Stages of a pyramid by the first part of its name; each stage has half the side of the one before."""
@@ -59,4 +60,4 @@ def scaled(network: str, sizes: Mapping[str, Any], *, published_windows: bool) -
         arguments["kv_stride"] = 1  # table 5.8 counts CvT with full-resolution keys and values
     if network.startswith("CvT-LS-") and not published_windows:
         arguments["window"] = sizes["window"]
-    return arguments
+    return arguments | PARTS.get(network, {})

@@ -22,6 +22,7 @@ from relearn.report.statistics import Interval
 from relearn.report.verdicts import Above, Below, Side, Within
 from relearn.studies.long_short.claims import exact
 from relearn.studies.long_short.claims.perturbed import METHOD, fall_less, falls
+from relearn.studies.vision import PARTS
 
 TASKS = {"listops": 0.1, "text": 0.5, "retrieval": 0.5}  # tasks of table 5.1, with chance accuracy
 OURS, BEST, FULL = "long_short", "long_short_best", "full"
@@ -41,7 +42,7 @@ ALSO = (
 UNIFORM = 8.0  # bits per character of a uniform guess over bytes; used for a diverged model without a value
 BPC, PRINTED_MILLIONS = 0.99 + 0.01, 44
 SIMILAR = {"CvT-LS-13": "CvT-13"}  # pair compared in figure 5.6
-SIMILAR_ALSO = {"CvT-LS-21": "CvT-21", "ViL-LS-Medium": "ViL-Medium"}
+SIMILAR_ALSO = {"CvT-LS-21": "CvT-21", "ViL-LS-Medium": "ViL-Medium"} | dict.fromkeys(PARTS, "CvT-13")
 ALL = Above(1.0, strict=False)
 BOARDS = (
     Board(
