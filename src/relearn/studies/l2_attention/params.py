@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from relearn.params.conflicts import Conflict, check, forecast
 from relearn.params.forecast_memory import DOUBLE, Need, Tensor, attention, jacobian, transformer
@@ -13,27 +13,26 @@ from relearn.params.types import (
     Batch,
     BatchSize,
     Count,
+    Distinct,
     Heads,
     Layers,
     Length,
     Positive,
+    Rising,
+    Rising0,
     SamplesOrAll,
     Section,
     Seeds,
     Share,
     Steps,
     StepsOrNone,
-    Unique,
-    Unique0,
     Width,
-    ascending,
-    unique,
 )
 
-Depths = Annotated[list[Layers], Unique0, AfterValidator(ascending)]
-Lengths = Annotated[list[Annotated[Length, Field(ge=2)]], Unique, AfterValidator(ascending)]
-Widths = Annotated[list[Width], Unique, AfterValidator(ascending)]
-Spreads = Annotated[list[Positive], Unique, AfterValidator(ascending)]
+Depths = Rising0[Layers]
+Lengths = Rising[Annotated[Length, Field(ge=2)]]
+Widths = Rising[Width]
+Spreads = Rising[Positive]
 Attention = Literal["dp", "l2", "l2_tied", "contractive"]
 
 
@@ -76,14 +75,14 @@ class TrainLanguage(Section):
 
 
 class Warmup(Section):
-    gamma: Annotated[list[Positive], Unique, AfterValidator(unique)]
-    warmup_steps: Annotated[list[Steps], Unique, AfterValidator(unique)]
-    dropout: Annotated[list[Share], Unique, AfterValidator(unique)]
+    gamma: Distinct[Positive]
+    warmup_steps: Distinct[Steps]
+    dropout: Distinct[Share]
 
 
 class Fixed(Section):
-    lr: Annotated[list[Positive], Unique, AfterValidator(unique)]
-    dropout: Annotated[list[Share], Unique, AfterValidator(unique)]
+    lr: Distinct[Positive]
+    dropout: Distinct[Share]
 
 
 class WarmupDepths(Section):
@@ -146,14 +145,14 @@ class Growth(Starts):
 
 
 class Inversion(Section):
-    attentions: Annotated[list[Attention], Unique, AfterValidator(unique)]
+    attentions: Distinct[Attention]
     length: Annotated[Length, Field(ge=2)]
     dim: Width
     lengths: Lengths
     dims: Widths
     heads: Heads
     batch: BatchSize
-    c: Annotated[list[Share], Unique, AfterValidator(ascending)]
+    c: Rising[Share]
     iterations: Count
 
     @check
@@ -193,7 +192,7 @@ class Examine(Section):
 
 
 class Clock(EvenHeads):
-    layers: Annotated[list[Layers], Unique, AfterValidator(ascending)]
+    layers: Rising[Layers]
     pairs: Annotated[Count, Field(ge=7)]
     ffn: Width
     batch_size: Batch

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from relearn.params.conflicts import Conflict, check, forecast
 from relearn.params.forecast_memory import DOUBLE, Need, Tensor, first_maps, jacobian
 from relearn.params.types import (
     BatchSize,
     Count,
+    Distinct,
+    Distinct0,
     EpochCount,
     Heads,
     Layers,
@@ -19,16 +21,13 @@ from relearn.params.types import (
     Multiple,
     NotNegative,
     Positive,
+    Rising,
     SamplesOrAll,
     Section,
     Seeds,
     Share,
     Side,
-    Unique,
-    Unique0,
     Width,
-    ascending,
-    unique,
 )
 from relearn.params.vision import Betas, Optimised, VisionImages
 
@@ -123,9 +122,9 @@ Started = Literal[
     "LipsFormer-Swin-B",
     "LipsFormer-Swin-L",
 ]
-Lengths = Annotated[list[Length], Unique, AfterValidator(ascending)]
-Dims = Annotated[list[Annotated[Width, Field(ge=2)]], Unique, AfterValidator(ascending)]
-Positives = Annotated[list[Positive], Unique, AfterValidator(unique)]
+Lengths = Rising[Length]
+Dims = Rising[Annotated[Width, Field(ge=2)]]
+Positives = Distinct[Positive]
 
 
 PATCH, CHANNELS = 4, 96
@@ -143,8 +142,8 @@ FIRST_STAGE = {
 
 
 class NetworkCounts(Section):
-    networks: Annotated[list[Network], Unique, AfterValidator(unique)]
-    rivals: Annotated[list[Rival], Unique0, AfterValidator(unique)]
+    networks: Distinct[Network]
+    rivals: Distinct0[Rival]
 
 
 class Widths(Section):
@@ -170,22 +169,22 @@ class Theorem1(Widths):
     taus: Positives
     spreads: Positives
     steps: Count
-    networks: Annotated[list[Windowed], Unique0, AfterValidator(unique)]
+    networks: Distinct0[Windowed]
     iterations: Count
 
 
 class Theorem2(Widths):
-    blocks: Annotated[list[Layers], Unique, AfterValidator(ascending)]
+    blocks: Rising[Layers]
     tau: Positive
     eps: Positives
-    networks: Annotated[list[Windowed], Unique0, AfterValidator(unique)]
+    networks: Distinct0[Windowed]
     iterations: Count
 
 
 class SpectralStart(Section):
-    channels: Annotated[list[Width], Unique, AfterValidator(ascending)]
+    channels: Rising[Width]
     size: Annotated[Side, Field(ge=8)]
-    networks: Annotated[list[Started], Unique0, AfterValidator(unique)]
+    networks: Distinct0[Started]
 
     @forecast
     def _frequencies(self) -> Iterator[Need]:
@@ -239,7 +238,7 @@ class Ablation(Section):
     epochs: EpochCount
     warmup_epochs: Positive
     base: AblationBase
-    variants: Annotated[list[Variant], Unique0, AfterValidator(unique)]
+    variants: Distinct0[Variant]
 
     @check
     def _warmup(self) -> Iterator[Conflict]:
@@ -248,12 +247,12 @@ class Ablation(Section):
 
 
 class Pairs(Section):
-    networks: Annotated[list[Paired], Unique0, AfterValidator(unique)]
+    networks: Distinct0[Paired]
     warmup_epochs: NotNegative
 
 
 class Throughput(Section):
-    networks: Annotated[list[Timed], Unique0, AfterValidator(unique)]
+    networks: Distinct0[Timed]
     batch_size: BatchSize
     size: Annotated[Side, Field(ge=32)]
     pairs: Count
@@ -266,7 +265,7 @@ class Throughput(Section):
 
 
 class Retest(Section):
-    networks: Annotated[list[Paired], Unique0, AfterValidator(unique)]
+    networks: Distinct0[Paired]
     size: Annotated[Side, Field(ge=8)]
     crop_ratio: Annotated[float, Field(gt=0, le=1)]
     interpolation: Literal["bilinear", "bicubic", "lanczos"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from relearn.data.facts import SIDE
 from relearn.data.lra import TASKS
@@ -15,6 +15,7 @@ from relearn.params.forecast_memory import Need, Tensor
 from relearn.params.types import (
     BatchSize,
     Count,
+    Distinct,
     Heads,
     Layers,
     Length,
@@ -29,17 +30,15 @@ from relearn.params.types import (
     Side,
     Steps,
     StepsOrNone,
-    Unique,
     Vocabulary,
     Width,
     also,
-    unique,
 )
 from relearn.params.vision import Betas
 from relearn.runs import plugins
 
 plugins.register()
-Attentions = Annotated[list[Annotated[str, OneOf(efficient.KINDS)]], Unique, AfterValidator(unique)]
+Attentions = Distinct[Annotated[str, OneOf(efficient.KINDS)]]
 Schedules = Literal["linear", "cosine", "constant", "inverse_sqrt"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from relearn.data import DATASETS
 from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, images_for_testing
@@ -21,15 +21,14 @@ from relearn.params.types import (
     OneOf,
     Padding,
     Positive,
+    Rising,
     SampleCount,
     Section,
     Seeds,
     Share,
     Steps,
-    Unique,
     Width,
     also,
-    ascending,
 )
 from relearn.runs import plugins
 from relearn.studies.poisoning.params_studies import (
@@ -180,7 +179,7 @@ class Craft(Section):
 
 class DeepKNN(Section):
     k: Count
-    sweep: Annotated[list[Count], Unique, AfterValidator(ascending)]
+    sweep: Rising[Count]
     include_self: bool
     label_ties: Literal["keep", "smallest"]
 
@@ -250,7 +249,7 @@ class Train(Section):
 
 
 class Pgd(Section):
-    eps: Annotated[list[Annotated[float, Field(gt=0, le=1)]], Unique, AfterValidator(ascending)]
+    eps: Rising[Annotated[float, Field(gt=0, le=1)]]
     steps: Count
     restarts: Count
     images: SampleCount

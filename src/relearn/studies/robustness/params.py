@@ -12,12 +12,13 @@ from relearn.params.types import (
     LONGEST_LIST,
     BatchSize,
     Count,
+    Distinct0,
     OneOf,
+    Rising,
     SamplesOrAll,
     Section,
     Side,
     Unique,
-    Unique0,
     ascending,
     unique,
 )
@@ -92,12 +93,12 @@ class Checkpoint(Section):
 
 
 class Withstand(Section):
-    networks: Annotated[list[Network], Unique0, AfterValidator(unique)]
+    networks: Distinct0[Network]
     reference: Network
     checkpoints: Annotated[list[Checkpoint], Field(max_length=LONGEST_LIST)]
     images: SamplesOrAll
-    corruptions: Annotated[list[Corruption], Unique0, AfterValidator(unique)]
-    severities: Annotated[list[Annotated[int, Field(ge=1, le=5)]], Unique, AfterValidator(ascending)]
+    corruptions: Distinct0[Corruption]
+    severities: Rising[Annotated[int, Field(ge=1, le=5)]]
     pgd: Pgd
     sets: Sets
     protocol: Protocol
