@@ -126,7 +126,8 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _json(text: str) -> dict:
+def json_object(text: str) -> dict[str, Any]:
+    """The value of an option that takes a JSON object."""
     try:
         settings = json.loads(text)
     except ValueError as error:
@@ -138,7 +139,10 @@ def _json(text: str) -> dict:
 
 def add_step_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--settings", type=_json, required=True, help="the part of params.yaml that this run uses, as JSON"
+        "--settings",
+        type=json_object,
+        required=True,
+        help="the part of params.yaml that this run uses, as JSON",
     )
     parser.add_argument(
         "--input",

@@ -20,6 +20,7 @@ from relearn.params.types import (
     Length,
     Multiple,
     NotNegative,
+    OneOf,
     Positive,
     Rising,
     SamplesOrAll,
@@ -30,24 +31,12 @@ from relearn.params.types import (
     Width,
 )
 from relearn.params.vision import Betas, Optimised, VisionImages
+from relearn.studies.lipsformer.networks import CHANGES
 
-Network = Literal[
-    "Swin-T",
-    "Swin-S",
-    "Swin-B",
-    "Swin-L",
-    "CSwin-T",
-    "CSwin-S",
-    "CSwin-B",
-    "LipsFormer-CSwin-T",
-    "LipsFormer-CSwin-S",
-    "LipsFormer-CSwin-B",
-    "LipsFormer-Swin-T",
-    "LipsFormer-Swin-S",
-    "LipsFormer-Swin-B",
-    "LipsFormer-Swin-L",
-    "LipsFormer-Swin-L++",
-]
+SWIN, CSWIN = ("Swin-T", "Swin-S", "Swin-B"), ("CSwin-T", "CSwin-S", "CSwin-B")
+OURS = {name: f"LipsFormer-{name}" for name in (*CSWIN, *SWIN, "Swin-L")}
+"""Name of each network that LipsFormer follows to that of the LipsFormer."""
+Network = Annotated[str, OneOf((*SWIN, "Swin-L", *CSWIN, *OURS.values(), "LipsFormer-Swin-L++"))]
 Rival = Literal[
     "RegNetY-4G",
     "RegNetY-8G",
@@ -76,52 +65,15 @@ Rival = Literal[
     "DeiT-III-B",
 ]
 """Networks of table 2 that are counted and not trained; the others of its rivals are in no package here."""
-Variant = Literal[
-    "base",
-    "warmup",
-    "layer_norm",
-    "no_norm",
-    "truncated",
-    "xavier",
-    "dot_product",
-    "l2",
-    "alpha_0.1",
-    "alpha_0.3",
-    "alpha_0.4",
-    "conv_a",
-    "conv_b",
-    "conv_c",
-    "drop_0.0",
-    "drop_0.1",
+Variant = Annotated[str, OneOf(CHANGES)]
+SWIN_OURS = tuple(OURS[name] for name in SWIN)
+Paired = Annotated[
+    str, OneOf((*SWIN, *SWIN_OURS, "Swin-L", OURS["Swin-L"], *CSWIN, *(OURS[name] for name in CSWIN)))
 ]
-Paired = Literal[
-    "Swin-T",
-    "Swin-S",
-    "Swin-B",
-    "LipsFormer-Swin-T",
-    "LipsFormer-Swin-S",
-    "LipsFormer-Swin-B",
-    "Swin-L",
-    "LipsFormer-Swin-L",
-    "CSwin-T",
-    "CSwin-S",
-    "CSwin-B",
-    "LipsFormer-CSwin-T",
-    "LipsFormer-CSwin-S",
-    "LipsFormer-CSwin-B",
-]
-Timed = Literal["LipsFormer-Swin-T", "LipsFormer-Swin-S", "LipsFormer-Swin-B"]
-Windowed = Literal["LipsFormer-Swin-T", "LipsFormer-Swin-S", "LipsFormer-Swin-B", "LipsFormer-Swin-L"]
+Timed = Annotated[str, OneOf(SWIN_OURS)]
+Windowed = Annotated[str, OneOf((*SWIN_OURS, OURS["Swin-L"]))]
 """Networks whose attention has a bound: that of the cross-shaped windows has a convolution beside it."""
-Started = Literal[
-    "LipsFormer-CSwin-T",
-    "LipsFormer-CSwin-S",
-    "LipsFormer-CSwin-B",
-    "LipsFormer-Swin-T",
-    "LipsFormer-Swin-S",
-    "LipsFormer-Swin-B",
-    "LipsFormer-Swin-L",
-]
+Started = Annotated[str, OneOf((*OURS.values(),))]
 Lengths = Rising[Length]
 Dims = Rising[Annotated[Width, Field(ge=2)]]
 Positives = Distinct[Positive]

@@ -22,25 +22,10 @@ from relearn.params.types import (
     ascending,
     unique,
 )
+from relearn.report.derived import CORRUPTIONS
 from relearn.studies.vision import LONG_SHORT
 
-Corruption = Literal[
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "defocus_blur",
-    "glass_blur",
-    "motion_blur",
-    "zoom_blur",
-    "snow",
-    "frost",
-    "fog",
-    "brightness",
-    "contrast",
-    "elastic_transform",
-    "pixelate",
-    "jpeg_compression",
-]
+Corruption = Annotated[str, OneOf(CORRUPTIONS)]
 Fault = Literal["fail", "skip"]
 Network = Annotated[str, OneOf(LONG_SHORT)]
 
