@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from relearn.data.facts import CLASSES, images_for_testing
-from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.conflicts import Conflict, at_most, check, forecast
 from relearn.params.forecast_memory import TRAINED, Need, Tensor, transformer
 from relearn.params.types import (
     LONGEST_LIST,
@@ -128,10 +128,7 @@ class PretrainEncoder(Section):
     clip_norm: NotNegative
     evaluations: Count
 
-    @check
-    def _warmup(self) -> Iterator[Conflict]:
-        if self.warmup_steps > self.steps:
-            yield "warmup_steps", f"found {self.warmup_steps}, allowed: at most steps = {self.steps}"
+    _warmup = at_most("warmup_steps", "steps")
 
 
 class FineTuning(Section):
@@ -177,10 +174,7 @@ class FineTuning(Section):
             )
             yield "name", text
 
-    @check
-    def _warmup(self) -> Iterator[Conflict]:
-        if self.warmup_steps > self.steps:
-            yield "warmup_steps", f"found {self.warmup_steps}, allowed: at most steps = {self.steps}"
+    _warmup = at_most("warmup_steps", "steps")
 
     @check
     def _batch(self) -> Iterator[Conflict]:

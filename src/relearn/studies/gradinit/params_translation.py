@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from relearn.params.conflicts import Conflict, check
+from relearn.params.conflicts import Conflict, at_most, check
 from relearn.params.types import (
     Count,
     Distinct0,
@@ -94,11 +94,7 @@ class TrainTranslation(Section):
     label_smoothing: Share
     evaluations: Count
 
-    @check
-    def _steps(self) -> Iterator[Conflict]:
-        found, whole = self.steps, self.schedule_steps
-        if found > whole:
-            yield "steps", f"found {found}, allowed: at most schedule_steps = {whole}"
+    _steps = at_most("steps", "schedule_steps")
 
     @check
     def _warmup(self) -> Iterator[Conflict]:

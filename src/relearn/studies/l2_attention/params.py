@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.conflicts import Conflict, at_most, check, forecast, multiples_of
 from relearn.params.forecast_memory import DOUBLE, Need, Tensor, attention, jacobian, transformer
 from relearn.params.types import (
     Batch,
@@ -115,10 +115,7 @@ class Starts(Section):
     spread: Positive
     top: Count
 
-    @check
-    def _top(self) -> Iterator[Conflict]:
-        if self.top > self.starts:
-            yield "top", f"found {self.top}, allowed: at most starts = {self.starts}"
+    _top = at_most("top", "starts")
 
 
 class Ascent(Starts):
@@ -160,9 +157,7 @@ class Inversion(Section):
         if self.dim % self.heads:
             yield "dim", f"found {self.dim}, allowed: a multiple of heads = {self.heads}"
 
-    @check
-    def _dims(self) -> Iterator[Conflict]:
-        yield from multiples(self.dims, self.heads)
+    _dims = multiples_of("dims", "heads")
 
     @forecast
     def _memory(self) -> Iterator[Need]:
@@ -181,9 +176,7 @@ class Examine(Section):
     keep: Annotated[float, Field(gt=0, lt=1)]
     bins: Annotated[Count, Field(ge=2)]
 
-    @check
-    def _dims(self) -> Iterator[Conflict]:
-        yield from multiples(self.dims, self.heads)
+    _dims = multiples_of("dims", "heads")
 
     @forecast
     def _jacobian(self) -> Iterator[Need]:
@@ -196,13 +189,6 @@ class Clock(EvenHeads):
     pairs: Annotated[Count, Field(ge=7)]
     ffn: Width
     batch_size: Batch
-
-
-def multiples(dims: list[int], heads: int) -> Iterator[Conflict]:
-    """Check that every width in ``dims`` is a multiple of the number of heads."""
-    for index, dim in enumerate(dims):
-        if dim % heads:
-            yield ("dims", index), f"found {dim}, allowed: multiples of heads = {heads}"
 
 
 class L2Attention(Section):
@@ -229,11 +215,7 @@ class L2Attention(Section):
                 key = ("depths", "warmup", kind, 0)
                 yield key, f"found {depths[0]}, allowed: 1 (figures 5, 8 and 10 look at its layer)"
 
-    @check
-    def _evaluations(self) -> Iterator[Conflict]:
-        found, steps = self.train.evaluations, self.train.steps
-        if found > steps:
-            yield "train.evaluations", f"found {found}, allowed: at most train.steps = {steps}"
+    _evaluations = at_most("train.evaluations", "train.steps")
 
     @forecast
     def _models(self) -> Iterator[Need]:

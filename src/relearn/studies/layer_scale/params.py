@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.conflicts import Conflict, check, forecast, multiples_of
 from relearn.params.forecast_memory import Need, transformer
 from relearn.params.types import (
     Distinct,
@@ -102,11 +102,7 @@ class LayerScale(Section):
     def _patches(self) -> Iterator[Conflict]:
         yield from self.images.patch_conflicts(self.network.patch_size)
 
-    @check
-    def _heads(self) -> Iterator[Conflict]:
-        dim, heads = self.network.dim, self.network.heads
-        if dim % heads:
-            yield "network.dim", f"found {dim}, allowed: multiples of heads = {heads}"
+    _heads = multiples_of("network.dim", "network.heads")
 
     @check
     def _batches(self) -> Iterator[Conflict]:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.conflicts import Conflict, at_most, check, forecast, multiples_of
 from relearn.params.forecast_memory import DOUBLE, Need, Tensor, first_maps, jacobian
 from relearn.params.types import (
     BatchSize,
@@ -105,11 +105,7 @@ class Widths(Section):
     dims: Dims
     heads: Heads
 
-    @check
-    def _dims(self) -> Iterator[Conflict]:
-        for index, dim in enumerate(self.dims):
-            if dim % self.heads:
-                yield ("dims", index), f"found {dim}, allowed: multiples of heads = {self.heads}"
+    _dims = multiples_of("dims", "heads")
 
     @forecast
     def _jacobian(self) -> Iterator[Need]:
@@ -192,10 +188,7 @@ class Ablation(Section):
     base: AblationBase
     variants: Distinct0[Variant]
 
-    @check
-    def _warmup(self) -> Iterator[Conflict]:
-        if self.warmup_epochs > self.epochs:
-            yield "warmup_epochs", f"found {self.warmup_epochs}, allowed: at most epochs = {self.epochs}"
+    _warmup = at_most("warmup_epochs", "epochs")
 
 
 class Pairs(Section):
@@ -263,11 +256,7 @@ class LipsFormer(Section):
     def _batches(self) -> Iterator[Conflict]:
         yield from self.images.batch_conflicts({"train.batch_size": self.train.batch_size})
 
-    @check
-    def _warmup_of_pairs(self) -> Iterator[Conflict]:
-        found, most = self.grid.pairs.warmup_epochs, self.train.epochs
-        if found > most:
-            yield "grid.pairs.warmup_epochs", f"found {found}, allowed: at most epochs = {most}"
+    _warmup_of_pairs = at_most("grid.pairs.warmup_epochs", "train.epochs", "epochs")
 
     @check
     def _averages(self) -> Iterator[Conflict]:
