@@ -21,7 +21,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-NEEDS_TORCH = False
 SHOWN = 12
 THEOREMS = {
     "K11": "L2 attention, two-norm, no mask",

@@ -20,8 +20,6 @@ from relearn.cli import evaluate_filter as shared
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-NEEDS_TORCH = False
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument

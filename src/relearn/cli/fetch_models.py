@@ -15,8 +15,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-NEEDS_TORCH = False
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument

@@ -19,7 +19,6 @@ from relearn.cli import render
 if TYPE_CHECKING:
     from relearn.report.runs import Run
 
-NEEDS_TORCH = False
 PUBLISHED = Path("results/published")
 
 

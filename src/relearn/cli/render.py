@@ -13,7 +13,6 @@ from typing import Any
 
 from relearn.studies.study import Study, all_studies
 
-NEEDS_TORCH = False
 ROOT = Path("results")
 PAGE = (
     "report.html.j2",

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from relearn.report.leaderboard import Board, Row
 
-NEEDS_TORCH = False
 BEGIN, END = "<!-- scoreboard: begin -->", "<!-- scoreboard: end -->"
 """Lines of a page between which ``--page`` puts the short form."""
 
