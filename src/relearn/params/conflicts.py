@@ -66,7 +66,7 @@ def multiples_of(key: str, bound: str) -> Callable[[Any], Iterator[Conflict]]:
         several = isinstance(value, list)
         for index, found in enumerate(value if several else [value]):
             if found % whole:
-                at = (*key.split("."), index) if several else key
+                at: str | Key = (*key.split("."), index) if several else key
                 yield at, f"found {found}, allowed: multiples of {bound.rpartition('.')[2]} = {whole}"
 
     return compare
