@@ -11,13 +11,6 @@ configfile: "params.yaml"
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/run.smk"
-
-
-for study in STUDIES:
-
-    include: f"workflow/rules/{study}.smk"
-
-
 include: "workflow/rules/render.smk"
 include: "workflow/rules/targets.smk"
 
@@ -26,5 +19,5 @@ rule all:
     default_target: True
     input:
         rules.render_all.input,
-        RECORDS,
+        *RECORDS.values(),
     localrule: True

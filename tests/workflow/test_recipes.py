@@ -137,26 +137,6 @@ def run(run, settings, inputs, device, precision):
     - {id: heads, title: Heads, quantity: toss.heads_frac, unit: fraction, direction: higher}
 """,
 }
-RULES = """# The study `coin`.
-COIN = plan_of("coin")
-
-
-rule coin:
-    input:
-        records(COIN),
-    localrule: True
-
-
-use rule run as coin_toss with:
-    output:
-        **COIN["toss"].files,
-    log:
-        COIN["toss"].log,
-    resources:
-        **needs_of(COIN["toss"]),
-    params:
-        **words_of(COIN["toss"]),
-"""
 
 
 class House(Scratch):
@@ -252,7 +232,6 @@ def test_a_study_is_added_by_the_files_that_the_page_lists(house: House) -> None
         house.write(f"{inside}/{name}", text)
     entry = f'    "{STUDY}": "relearn.studies.{STUDY}.study:STUDY",\n'
     house.insert("src/relearn/studies/__init__.py", '    "lrformer":', entry)
-    house.write(f"workflow/rules/{STUDY}.smk", RULES)
     own = f"{STUDY}:\n  seeds: [0, 1]\n  tosses: 100\n"
     for file in ("params.yaml", "params/paper.yaml"):
         house.write(file, (house.root / file).read_text() + own)

@@ -4,12 +4,9 @@
 include: "rendered.smk"
 
 
-RECORDS = [file for study in STUDIES for file in getattr(rules, study).input]
-
-
 rule render:
     input:
-        records=[file for file in RECORDS if Path(file).name == "record.json"],
+        records=[file for found in RECORDS.values() for file in found if Path(file).name == "record.json"],
         reported=[
             path  # relative, so that a moved checkout is not stale
             for study in all_studies()

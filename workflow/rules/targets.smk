@@ -4,18 +4,13 @@ from relearn.cli import targets as named_targets
 NAMED = {name: one for name, one in named_targets.targets().items() if one.kind != "studies"}
 
 
-def records_of(target):
-    """Return the records from which a target is computed. (A study is not such a target: it has a rule of its own, without rendering.)"""
-    return named_targets.records(target, {name: plan_of(name) for name in target.studies})[0]
-
-
 for target in NAMED.values():
 
     rule:
         name:
             target.name
         input:
-            lambda wildcards, target=target: records_of(target),
+            lambda wildcards, target=target: named_targets.records(target, PLANS)[0],
         log:
             f"{ROOT}/logs/targets/{target.name.replace(':', '_')}.log",
         conda:

@@ -126,7 +126,8 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _json(text: str) -> dict:
+def json_object(text: str) -> dict[str, Any]:
+    """The value of an option that takes a JSON object."""
     try:
         settings = json.loads(text)
     except ValueError as error:
@@ -137,10 +138,14 @@ def _json(text: str) -> dict:
 
 
 def add_step_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--settings", type=_json, required=True, help="the part of params.yaml that this run uses, as JSON"
+    add = parser.add_argument
+    add(
+        "--settings",
+        type=json_object,
+        required=True,
+        help="the part of params.yaml that this run uses, as JSON",
     )
-    parser.add_argument(
+    add(
         "--input",
         nargs="+",
         action="append",
@@ -148,7 +153,7 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
         metavar=("NAME", "PATH"),
         help="files that the step reads under this name",
     )
-    parser.add_argument(
+    add(
         "--label",
         type=_pair,
         action="append",
@@ -156,25 +161,21 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="labels that distinguish this run from others of its step",
     )
-    parser.add_argument("--out", required=True, type=Path, help="the run's folder")
-    parser.add_argument("--scale", default="mini")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--code", default="", help="version of the code, as `relearn code` computes it")
-    parser.add_argument("--device", default="auto", help="auto | cpu | cuda | cuda:N")
-    parser.add_argument("--precision", default="fp32", choices=("fp32", "bf16"))
-    parser.add_argument(
+    add("--out", required=True, type=Path, help="the run's folder")
+    add("--scale", default="mini")
+    add("--seed", type=int, default=0)
+    add("--code", default="", help="version of the code, as `relearn code` computes it")
+    add("--device", default="auto", help="auto | cpu | cuda | cuda:N")
+    add("--precision", default="fp32", choices=("fp32", "bf16"))
+    add(
         "--jobs-per-device",
         type=int,
         help="jobs that may share a CUDA device; default: RELEARN_JOBS_PER_DEVICE, or 1",
     )
-    parser.add_argument(
-        "--compile", default=os.environ.get("RELEARN_COMPILE", "off"), help="off, or a mode of torch.compile"
-    )
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument(
-        "--processes", type=int, default=1, help="processes that share the run, one per GPU (trainings)"
-    )
-    parser.add_argument("--log", type=Path, help="file for the plain lines of this run")
+    add("--compile", default=os.environ.get("RELEARN_COMPILE", "off"), help="off, or a mode of torch.compile")
+    add("--threads", type=int, default=1)
+    add("--processes", type=int, default=1, help="processes that share the run, one per GPU (trainings)")
+    add("--log", type=Path, help="file for the plain lines of this run")
 
 
 def run_step(study: Study, args: argparse.Namespace) -> int:

@@ -21,7 +21,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-NEEDS_TORCH = False
 SHOWN = 12
 THEOREMS = {
     "K11": "L2 attention, two-norm, no mask",
@@ -33,18 +32,17 @@ LENGTHS = (1, 2, 4, 8)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "model",
         help="a name of timm's registry, which has this project's networks, too; or K11, K11-causal, T1, T2",
     )
-    parser.add_argument("--weights", type=Path, help="a state_dict, .pth or .safetensors")
-    parser.add_argument("--classes", type=int, default=1000, help="default: 1000")
-    parser.add_argument("--image-size", type=int, help="default: the network's own, else 224")
-    parser.add_argument(
-        "--norm", default="two", choices=("two", "inf"), help="of images and logits; default: two"
-    )
-    parser.add_argument("--form", default="tight", choices=("printed", "corrected", "tight"))
-    parser.add_argument("--json", action="store_true", help="print all factors as JSON")
+    add("--weights", type=Path, help="a state_dict, .pth or .safetensors")
+    add("--classes", type=int, default=1000, help="default: 1000")
+    add("--image-size", type=int, help="default: the network's own, else 224")
+    add("--norm", default="two", choices=("two", "inf"), help="of images and logits; default: two")
+    add("--form", default="tight", choices=("printed", "corrected", "tight"))
+    add("--json", action="store_true", help="print all factors as JSON")
     search = parser.add_argument_group("search for a violation of K11, T1 or T2")
     search.add_argument(
         "--starts", type=int, default=6, help="random starts for each number of tokens; default: 6"

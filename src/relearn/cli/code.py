@@ -35,12 +35,11 @@ class Made(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "target", nargs="*", help="a study, study/step, or a file or folder of a run; default: everything"
-    )
-    parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
-    parser.add_argument("--out", type=Path, help="write a file for each study into this folder")
-    parser.add_argument("--done", action="store_true", help="only ask whether the targets are done")
+    add = parser.add_argument
+    add("target", nargs="*", help="a study, study/step, or a file or folder of a run; default: everything")
+    add("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    add("--out", type=Path, help="write a file for each study into this folder")
+    add("--done", action="store_true", help="only ask whether the targets are done")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -25,15 +25,14 @@ BEGIN, END = "<!-- changes: begin -->", "<!-- changes: end -->"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("before", help="a scale, a folder of results, or a commit, optionally COMMIT:SCALE")
-    parser.add_argument("after", help="the same")
-    parser.add_argument("--scale", help="scale of commits that name none; default: the scale in params.yaml")
-    parser.add_argument(
-        "--all", action="store_true", help="also show changes within noise, and what appeared or disappeared"
-    )
-    parser.add_argument("--out", type=Path, help="folder for changes.csv, changes.md and changes.html")
-    parser.add_argument("--page", type=Path, help="report to put the comparison into")
-    parser.add_argument("--exit-code", action="store_true", help="status 1 where a verdict changed")
+    add = parser.add_argument
+    add("before", help="a scale, a folder of results, or a commit, optionally COMMIT:SCALE")
+    add("after", help="the same")
+    add("--scale", help="scale of commits that name none; default: the scale in params.yaml")
+    add("--all", action="store_true", help="also show changes within noise, and what appeared or disappeared")
+    add("--out", type=Path, help="folder for changes.csv, changes.md and changes.html")
+    add("--page", type=Path, help="report to put the comparison into")
+    add("--exit-code", action="store_true", help="status 1 where a verdict changed")
 
 
 def main(args: argparse.Namespace) -> int:

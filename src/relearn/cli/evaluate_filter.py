@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from relearn.studies.poisoning.own_method import Job
 
-NEEDS_TORCH = False
 ATTACKS = ("feature_collision", "convex_polytope")
 
 

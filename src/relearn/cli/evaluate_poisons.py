@@ -20,15 +20,12 @@ from relearn.cli import evaluate_filter as shared
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-NEEDS_TORCH = False
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("poisons", type=Path)
-    parser.add_argument("--defences", nargs="*", default=["deep_knn"], help="default: deep_knn")
-    parser.add_argument(
-        "--eps", type=float, help="largest change of a pixel in [0, 1]; default: the set-up's"
-    )
+    add = parser.add_argument
+    add("poisons", type=Path)
+    add("--defences", nargs="*", default=["deep_knn"], help="default: deep_knn")
+    add("--eps", type=float, help="largest change of a pixel in [0, 1]; default: the set-up's")
     shared.add_shared(parser)
 
 

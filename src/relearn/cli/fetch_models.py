@@ -15,15 +15,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-NEEDS_TORCH = False
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "manifest", type=_address, help="address or path of a manifest.json; its parts are in the same folder"
     )
-    parser.add_argument("--sha256", help="checksum of the manifest; any other manifest is refused")
-    parser.add_argument("--keep", type=Path, help="folder for the parts; default: the cache")
+    add("--sha256", help="checksum of the manifest; any other manifest is refused")
+    add("--keep", type=Path, help="folder for the parts; default: the cache")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -18,16 +18,13 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "target", nargs="*", help="a study, study/step, or a file or folder of a run; default: everything"
-    )
-    parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
-    parser.add_argument("--study", action="append", default=[], help="show only this study; may be repeated")
-    parser.add_argument(
-        "--device", default="cpu", help="cpu (this machine) | a100 | h100 | h200, by published peak"
-    )
-    parser.add_argument("--cores", type=int, help="cores of this machine that jobs may use; default: all")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    add = parser.add_argument
+    add("target", nargs="*", help="a study, study/step, or a file or folder of a run; default: everything")
+    add("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    add("--study", action="append", default=[], help="show only this study; may be repeated")
+    add("--device", default="cpu", help="cpu (this machine) | a100 | h100 | h200, by published peak")
+    add("--cores", type=int, help="cores of this machine that jobs may use; default: all")
+    add("--json", action="store_true", help="for machines")
     other = parser.add_mutually_exclusive_group()
     other.add_argument(
         "--calibrate",

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from relearn.report.claims import Claim
     from relearn.report.runs import Run
 
-NEEDS_TORCH = False
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("claim", nargs="?", help="one claim; default: every claim that is not decided")

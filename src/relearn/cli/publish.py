@@ -19,33 +19,33 @@ from relearn.cli import render
 if TYPE_CHECKING:
     from relearn.report.runs import Run
 
-NEEDS_TORCH = False
 PUBLISHED = Path("results/published")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    add(
         "--from",
         dest="source",
         type=Path,
         metavar="FOLDER",
         help="default: results/<scale>; may be a published set",
     )
-    parser.add_argument(
+    add(
         "--study",
         action="append",
         metavar="STUDY",
         help="only this study's runs; the others stay as published",
     )
-    parser.add_argument(
+    add(
         "--add",
         action="store_true",
         help="with --study: add to its published runs, which must be of clean commits with the same code for each run",
     )
-    parser.add_argument("--to", type=Path, help="default: results/published/<scale>")
-    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
-    parser.add_argument(
+    add("--to", type=Path, help="default: results/published/<scale>")
+    add("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
+    add(
         "--allow-mixed",
         action="store_true",
         help="allow runs of several commits or with uncommitted changes; README.md then says so",

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from relearn.runs.record_file import Record
 
-NEEDS_TORCH = False
 KEPT = ("weights.safetensors", "poisons.safetensors")
 """Artefacts for whose sake a run is released."""
 MANIFEST = "manifest.json"

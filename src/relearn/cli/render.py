@@ -13,7 +13,6 @@ from typing import Any
 
 from relearn.studies.study import Study, all_studies
 
-NEEDS_TORCH = False
 ROOT = Path("results")
 PAGE = (
     "report.html.j2",
@@ -25,34 +24,29 @@ PAGE = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--root",
         type=Path,
         help="its runs/ is read and the results are written there; default: results/<scale>",
     )
-    parser.add_argument(
+    add(
         "--from",
         dest="source",
         type=Path,
         metavar="FOLDER",
         help="read the runs of this folder instead: it has runs.parquet, as results/published/<scale>, or runs/",
     )
-    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
-    parser.add_argument(
-        "--scale", help="records of other scales are left out; default: the scale in params.yaml"
-    )
-    parser.add_argument(
-        "--artefact", action="append", metavar="ID", help="only the files of this table or figure"
-    )
-    parser.add_argument(
+    add("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
+    add("--scale", help="records of other scales are left out; default: the scale in params.yaml")
+    add("--artefact", action="append", metavar="ID", help="only the files of this table or figure")
+    add(
         "--self-contained",
         action="store_true",
         help="embed the figures in report.html; default: link to them",
     )
-    parser.add_argument(
-        "--cores", type=int, metavar="N", help="processes that draw figures; default: one per core"
-    )
-    parser.add_argument("--strict", action="store_true", help="status 1 where a cell is not measured")
+    add("--cores", type=int, metavar="N", help="processes that draw figures; default: one per core")
+    add("--strict", action="store_true", help="status 1 where a cell is not measured")
 
 
 def main(args: argparse.Namespace) -> int:

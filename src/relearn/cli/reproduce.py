@@ -21,12 +21,11 @@ ALL = "all"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "target", nargs="+", help="kim2020, chapter2, poisoning, table2.2, fig4.4, claim:NAME, …, or all"
-    )
-    parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
-    parser.add_argument("--cores", default="all", help="jobs at once; default: as many as there are cores")
-    parser.add_argument("-n", "--dry-run", action="store_true", help="print what would run")
+    add = parser.add_argument
+    add("target", nargs="+", help="kim2020, chapter2, poisoning, table2.2, fig4.4, claim:NAME, …, or all")
+    add("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    add("--cores", default="all", help="jobs at once; default: as many as there are cores")
+    add("-n", "--dry-run", action="store_true", help="print what would run")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.cli import json_object
 from relearn.cli.robustness_table import table
 from relearn.steps.csv_rows import write_rows
 from relearn.studies.robustness.steps import array_sets, folder_sets
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--pretrained", action="store_true", help="timm's own weights of the name, downloaded")
     model.add_argument("--classes", type=int, default=1000, help="outputs of the named network")
     model.add_argument(
-        "--arguments", type=_json, default={}, help="more arguments of the named network, as JSON"
+        "--arguments", type=json_object, default={}, help="more arguments of the named network, as JSON"
     )
     model.add_argument(
         "--average", action="store_true", help="use the moving average in the checkpoint, if it has one"
@@ -310,13 +311,3 @@ def _numbers(text: str) -> list[int]:
         return [int(word) for word in text.split(",")]
     except ValueError:
         raise argparse.ArgumentTypeError(f"found {text!r}, allowed are whole numbers with commas") from None
-
-
-def _json(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"found {text!r}: {error}") from None
-    if not isinstance(found, dict):
-        raise argparse.ArgumentTypeError(f"found {text!r}, allowed is a JSON object")
-    return found

@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from relearn.report.leaderboard import Board, Row
 
-NEEDS_TORCH = False
 BEGIN, END = "<!-- scoreboard: begin -->", "<!-- scoreboard: end -->"
 """Lines of a page between which ``--page`` puts the short form."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--results", type=Path, default=Path("results"), help="default: results")
-    parser.add_argument("--out", type=Path, help="folder of the four files; default: RESULTS/published")
-    parser.add_argument("--short", action="store_true", help="print the short form and write nothing")
-    parser.add_argument(
-        "--page", type=Path, help="also put the short form into this page, between its two marks"
-    )
+    add = parser.add_argument
+    add("--results", type=Path, default=Path("results"), help="default: results")
+    add("--out", type=Path, help="folder of the four files; default: RESULTS/published")
+    add("--short", action="store_true", help="print the short form and write nothing")
+    add("--page", type=Path, help="also put the short form into this page, between its two marks")
 
 
 def main(args: argparse.Namespace) -> int:

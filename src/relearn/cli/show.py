@@ -20,11 +20,10 @@ RESULTS = Path("results")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "target", nargs="+", help="as `relearn list` names them: kim2020, table2.2, claim:NAME, …"
-    )
-    parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
-    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
+    add = parser.add_argument
+    add("target", nargs="+", help="as `relearn list` names them: kim2020, table2.2, claim:NAME, …")
+    add("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    add("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -35,18 +35,17 @@ The runs of each step are below it; docs/tracking.md has more."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--root, --uri, --follow, --stop-file, --interval, --artefacts."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--root",
         type=Path,
         action="append",
         help="a scale's folder (default: every results/<scale> with runs)",
     )
-    parser.add_argument(
-        "--uri", help="MLflow tracking URI (default: MLFLOW_TRACKING_URI, else sqlite mlflow.db here)"
-    )
-    parser.add_argument("--follow", action="store_true", help="keep importing until the stop file appears")
-    parser.add_argument("--stop-file", type=Path, help="file whose appearance ends --follow")
-    parser.add_argument("--interval", type=float, default=2.0, help="seconds between two imports of --follow")
+    add("--uri", help="MLflow tracking URI (default: MLFLOW_TRACKING_URI, else sqlite mlflow.db here)")
+    add("--follow", action="store_true", help="keep importing until the stop file appears")
+    add("--stop-file", type=Path, help="file whose appearance ends --follow")
+    add("--interval", type=float, default=2.0, help="seconds between two imports of --follow")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -25,17 +25,12 @@ TRIES = 50
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--port, --host, --expose, --uri, --root."""
-    parser.add_argument(
-        "--port", type=int, default=5000, help="first port to try; the next free one is taken"
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    parser.add_argument(
-        "--expose", action="store_true", help="allow an address that other machines can reach"
-    )
-    parser.add_argument(
-        "--uri", help="MLflow tracking URI (default: MLFLOW_TRACKING_URI, else sqlite mlflow.db here)"
-    )
-    parser.add_argument("--root", type=Path, action="append", help="as in relearn track")
+    add = parser.add_argument
+    add("--port", type=int, default=5000, help="first port to try; the next free one is taken")
+    add("--host", default="127.0.0.1", help="address to listen on")
+    add("--expose", action="store_true", help="allow an address that other machines can reach")
+    add("--uri", help="MLflow tracking URI (default: MLFLOW_TRACKING_URI, else sqlite mlflow.db here)")
+    add("--root", type=Path, action="append", help="as in relearn track")
 
 
 def main(args: argparse.Namespace) -> int:

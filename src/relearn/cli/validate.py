@@ -18,11 +18,12 @@ from relearn.studies import parameters
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--params", default=Path("params.yaml"), type=Path, help="the parameter file; overlays are in params/"
     )
-    parser.add_argument("--scale", help=f"one of {', '.join(params.SCALES)}; by default the file's own")
-    parser.add_argument("--schema", action="store_true", help="print the JSON schema of params.yaml and end")
+    add("--scale", help=f"one of {', '.join(params.SCALES)}; by default the file's own")
+    add("--schema", action="store_true", help="print the JSON schema of params.yaml and end")
 
 
 def main(args: argparse.Namespace) -> int:

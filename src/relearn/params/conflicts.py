@@ -23,6 +23,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from operator import attrgetter
 from typing import Any, TypeVar, get_args, get_origin
 
 from relearn.params.forecast_memory import Need, refused
@@ -38,6 +39,37 @@ def check(method: Method) -> Method:
     """Mark a method that yields conflicts."""
     method.__conflicts__ = True  # type: ignore[attr-defined]
     return method
+
+
+def at_most(key: str, bound: str, shown: str = "") -> Callable[[Any], Iterator[Conflict]]:
+    """A check that the value of ``key`` is at most that of ``bound``; both are dotted paths below the section.
+
+    Args:
+        shown: the name of the bound in the message; "" for its path.
+    """
+
+    @check
+    def compare(self: Any) -> Iterator[Conflict]:
+        found, most = attrgetter(key)(self), attrgetter(bound)(self)
+        if found > most:
+            yield key, f"found {found}, allowed: at most {shown or bound} = {most}"
+
+    return compare
+
+
+def multiples_of(key: str, bound: str) -> Callable[[Any], Iterator[Conflict]]:
+    """A check that the value of ``key``, or each item of a list, is a multiple of that of ``bound``."""
+
+    @check
+    def compare(self: Any) -> Iterator[Conflict]:
+        value, whole = attrgetter(key)(self), attrgetter(bound)(self)
+        several = isinstance(value, list)
+        for index, found in enumerate(value if several else [value]):
+            if found % whole:
+                at: str | Key = (*key.split("."), index) if several else key
+                yield at, f"found {found}, allowed: multiples of {bound.rpartition('.')[2]} = {whole}"
+
+    return compare
 
 
 def forecast(method: Method) -> Method:

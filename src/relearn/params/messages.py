@@ -12,7 +12,6 @@ from relearn.params.strict_yaml import KeyPath
 if TYPE_CHECKING:
     from relearn.params.types import Section
 
-Fault = tuple[KeyPath, str]
 BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 
 

@@ -93,10 +93,17 @@ LONGEST_LIST = 200
 """Values of a list: five times the longest that is used, 38 runs."""
 Unique = Field(min_length=1, max_length=LONGEST_LIST, json_schema_extra={"uniqueItems": True})
 Unique0 = Field(max_length=LONGEST_LIST, json_schema_extra={"uniqueItems": True})
-Ascending = Unique0
-Milestones = Annotated[list[EpochCount], Ascending, AfterValidator(ascending)]
-Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], Unique, AfterValidator(unique)]
-OwnSeeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], Unique0, AfterValidator(unique)]
+T = TypeVar("T")
+Distinct = Annotated[list[T], Unique, AfterValidator(unique)]
+"""A list without repetition, in any order; ``Distinct0`` may be empty."""
+Distinct0 = Annotated[list[T], Unique0, AfterValidator(unique)]
+Rising = Annotated[list[T], Unique, AfterValidator(ascending)]
+"""A list in ascending order; ``Rising0`` may be empty."""
+Rising0 = Annotated[list[T], Unique0, AfterValidator(ascending)]
+Milestones = Rising0[EpochCount]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Seeds = Distinct[Seed]
+OwnSeeds = Distinct0[Seed]
 """Seeds of one part of a study; an empty list means those of the study."""
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, SIDE, images_for_testing
-from relearn.params.conflicts import Conflict, check
+from relearn.params.conflicts import Conflict, at_most, check
 from relearn.params.types import (
     Batch,
     EpochCount,
@@ -92,10 +92,7 @@ class Epochs(Section):
     test_images: SamplesOrAll
     gpus: Gpus
 
-    @check
-    def _warmup(self) -> Iterator[Conflict]:
-        if self.warmup_epochs > self.epochs:
-            yield "warmup_epochs", f"found {self.warmup_epochs}, allowed: at most epochs = {self.epochs}"
+    _warmup = at_most("warmup_epochs", "epochs")
 
 
 class Optimised(Epochs):

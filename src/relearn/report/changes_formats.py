@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from relearn.report.changed_settings import Setting
 from relearn.report.changes import KINDS, Change, Side
-from relearn.report.table_formats import csv_text
+from relearn.report.table_formats import csv_text, pipes
 
 FIELDS = (
     *("artefact", "name", "change", "unit", "before", "after", "difference", "low", "high"),
@@ -134,8 +134,7 @@ def markdown(before: Side, after: Side, changes: Sequence[Change], settings: Seq
     """The comparison as a Markdown page."""
     lines = [f"# {before.name} → {after.name}", "", f"Scale {before.scale} → {after.scale}.", ""]
     lines += [*count_lines(changes), "", *(f"- {line}" for line in settings_lines(settings)), ""]
-    table = [HEAD, tuple("---" for _ in HEAD), *rows(changes)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table]
+    lines += [pipes(*row) for row in (HEAD, ["---"] * len(HEAD), *rows(changes))]
     return "\n".join(lines) + "\n"
 
 

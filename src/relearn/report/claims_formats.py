@@ -12,6 +12,7 @@ from relearn.report.claims import Claim, tally
 from relearn.report.comparisons import Comparison, Exact
 from relearn.report.layout import PIPELINE
 from relearn.report.statistics import Interval
+from relearn.report.table_formats import pipes
 from relearn.report.verdicts import CODES, Within
 
 SHOWN = {"bleu": "BLEU", "nats": "nats"}  # units shown after an effect
@@ -129,7 +130,7 @@ def markdown(claims: Sequence[Claim], scale: str, link: Callable[[str], str] = P
                 numbers(claim),
                 word(claim),
             )
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+            lines.append(pipes(*cells))
         lines.append("")
         for claim in group:
             lines += _details(claim, link)

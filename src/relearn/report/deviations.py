@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from relearn.report import yaml_file
+from relearn.report.table_formats import pipes
 
 NOT_STATED = "not stated"
 ABSENT = object()
@@ -149,7 +150,7 @@ def markdown(params: Mapping[str, Any], published: Published, others: Sequence[M
             "",
             "| key | here | published | source of the published value |",
             "|---|---|---|---|",
-            *(_row(row.key, yaml_value(row.value), yaml_value(row.published), row.source) for row in rows),
+            *(pipes(row.key, yaml_value(row.value), yaml_value(row.published), row.source) for row in rows),
         ]
     else:
         lines.append(f"None: all {len(published.values)} values are those of params/paper.yaml.")
@@ -158,7 +159,7 @@ def markdown(params: Mapping[str, Any], published: Published, others: Sequence[M
         lines += ["", "## Other differences from the texts", ""]
         lines += ["| study | published | here | the authors' code | setting |", "|---|---|---|---|---|"]
         lines += [
-            _row(
+            pipes(
                 f"{one.study}: {one.id.replace('_', ' ')}",
                 one.published,
                 one.here,
@@ -173,7 +174,7 @@ def markdown(params: Mapping[str, Any], published: Published, others: Sequence[M
         for key, value in list(values.items()):
             values |= {f"{key}[{name}]": SET for name in _items(value) or ()}
         lines += ["", "## Values that the papers do not state", "", "| key | here | note |", "|---|---|---|"]
-        lines += [_row(key, yaml_value(values.get(key, ABSENT)), source) for key, source in ours.items()]
+        lines += [pipes(key, yaml_value(values.get(key, ABSENT)), source) for key, source in ours.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -182,10 +183,6 @@ def yaml_value(value: Any) -> str:
     if value is ABSENT:
         return "not set"
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _row(*cells: str) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:

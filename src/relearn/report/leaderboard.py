@@ -18,6 +18,7 @@ from relearn.report.artefacts import Where
 from relearn.report.quantities import Evidence, Key, Trial
 from relearn.report.runs import Run
 from relearn.report.statistics import Interval, clustered_mean, student_mean
+from relearn.report.table_formats import pipes
 
 FIELDS = (
     *("study", "board", "scale", "cell", "rank", "method", "value", "low", "high", "unit"),
@@ -172,16 +173,13 @@ def markdown(boards: Sequence[tuple[Board, Sequence[Row]]]) -> str:
         lines += ["", f"## {board.title}", "", f"{board.says} {board.better.capitalize()} is better.", ""]
         head = ["scale", *(["against" if board.method == "defence" else board.cell] if board.cell else [])]
         head += ["rank", board.method, board.unit, "n", "CPU h", "protocol"]
-        lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+        lines += [pipes(*head), "|" + "---|" * len(head)]
         for row in own:
             value, low, high = row.line(board.unit, board.factor)[6:9]
             shown = f"{value} [{low}, {high}]" if low else value
             place = "–" if row.rank is None else str(row.rank)
             n = row.over + (f", {row.missing} missing" if row.missing else "")
             cells = [row.scale, *([row.cell] if board.cell else [])]
-            lines.append(
-                "| "
-                + " | ".join([*cells, place, f"`{row.method}`", shown, n, f"{row.cpu_h:.3g}", row.protocol])
-                + " |"
-            )
+            cells += [place, f"`{row.method}`", shown, n, f"{row.cpu_h:.3g}", row.protocol]
+            lines.append(pipes(*cells))
     return "\n".join([*lines, ""])

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from relearn.report import verdict_words as words
+from relearn.report.claims_formats import CHECKED
+from relearn.report.table_formats import pipes
 
 SCALES = ("mini", "small", "medium", "paper")
 FIELDS = (
     *("study", "claim", "kind", "says", "source", "scale", "verdict", "provisional"),
     *("effect", "low", "high", "unit", "n", "cpu_h", "shown", "version"),
 )
-CHECKED = {"reproduced": "holds", "partial": "holds at a smaller size", "contradicted": "fails"}
 
 
 @dataclass(frozen=True)
@@ -197,29 +198,9 @@ def table(board: Sequence[Row]) -> list[list[Any]]:
     for row in board:
         for scale, cell in row.cells.items():
             hours = None if cell.cpu_h is None else round(cell.cpu_h, 4)
-            fields = [
-                row.study,
-                row.claim,
-                row.kind,
-                row.says,
-                row.source,
-                scale,
-                cell.verdict,
-                int(cell.provisional),
-            ]
-            lines.append(
-                [
-                    *fields,
-                    cell.effect,
-                    cell.low,
-                    cell.high,
-                    cell.unit,
-                    cell.n,
-                    hours,
-                    cell.shown,
-                    cell.version,
-                ]
-            )
+            named = (row.study, row.claim, row.kind, row.says, row.source, scale)
+            judged = (cell.verdict, int(cell.provisional), cell.effect, cell.low, cell.high, cell.unit)
+            lines.append([*named, *judged, cell.n, hours, cell.shown, cell.version])
     return lines
 
 
@@ -240,15 +221,10 @@ def markdown(board: Sequence[Row]) -> str:
     lines = ["# Scoreboard", "", *_summary(board), ""]
     lines += ["Each cell: verdict; effect with its 95% interval; n; CPU hours of its runs.", ""]
     for study in dict.fromkeys(row.study for row in board):
-        lines += [
-            f"## {study}",
-            "",
-            f"| claim | says | {' | '.join(SCALES)} |",
-            "|" + " --- |" * (2 + len(SCALES)),
-        ]
+        lines += [f"## {study}", "", pipes("claim", "says", *SCALES), pipes(*["---"] * (2 + len(SCALES)))]
         for row in (row for row in board if row.study == study):
             cells = [f"`{row.claim}`", row.says, *(_cell_text(row, scale) for scale in SCALES)]
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+            lines.append(pipes(*cells))
         lines.append("")
     provisional = any(cell.provisional for row in board for cell in row.cells.values())
     verdicts = {cell.verdict for row in board for cell in row.cells.values()}

@@ -15,6 +15,7 @@ from typing import Any
 
 from relearn.report import published, yaml_file
 from relearn.report.deviations import Published, yaml_value
+from relearn.report.table_formats import pipes
 
 EQUAL, DIFFERS, ABSENT = "equal", "differs", "not in params"
 NOT_RUN = "this row is not run here"
@@ -128,8 +129,5 @@ def markdown(tables: Sequence[SettingsTable]) -> str:
     for table in tables:
         lines += ["", f"## {table.id}: {table.title}", "", f"{table.tally()}.", ""]
         lines += ["| row | setting | printed | here | | key |", "|---|---|---|---|---|---|"]
-        lines += [
-            "| " + " | ".join(cell.replace("|", "\\|") for cell in one.cells()) + " |"
-            for one in table.settings
-        ]
+        lines += [pipes(*one.cells()) for one in table.settings]
     return "\n".join(lines) + "\n"

@@ -102,7 +102,7 @@ def write(artefact: Artefact, cells: Sequence[Cell], folder: Path) -> list[Path]
 def markdown(artefact: Artefact, cells: Sequence[Cell]) -> str:
     header, lines = header_and_rows(artefact, cells)
     table = [header, ["---"] * len(header), *lines]
-    body = "\n".join("| " + " | ".join(item.replace("|", "\\|") for item in line) + " |" for line in table)
+    body = "\n".join(pipes(*line) for line in table)
     return f"# {artefact.id}: {artefact.title}\n\n{body}\n\n{caption(artefact, cells)}\n"
 
 
@@ -133,6 +133,11 @@ def _members(artefact: Artefact, cells: Sequence[Cell]) -> list[list[object]]:
             beside = cell.published_members[member].get("published code")
             lines.append([*named, member, *numbers, len(values), beside, " ".join(runs)])
     return lines
+
+
+def pipes(*cells: object) -> str:
+    """A row of a Markdown table."""
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
 def csv_text(fields: Sequence[str], lines: Sequence[Sequence[object]]) -> str:

@@ -49,6 +49,20 @@ class Study:
         return import_module(f"relearn.studies.{self.name}.{name}")
 
 
+def steps_of(study: str, *names: str) -> dict[str, str]:
+    """The module of each command: the study's own step of this name, otherwise the one that studies share."""
+    own = {path.stem for path in (SHARED / study / "steps").glob("*.py")}
+    return {
+        name: f"relearn.studies.{study}.steps.{name}" if name in own else f"relearn.steps.{name}"
+        for name in names
+    }
+
+
+def figures_of(study: str, *names: str) -> dict[str, str]:
+    """The module of each renderer of the study."""
+    return {name: f"relearn.studies.{study}.figures.{name}" for name in names}
+
+
 @cache
 def load(name: str) -> Study:
     """The study with this name.

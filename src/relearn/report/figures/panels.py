@@ -2,11 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from relearn.report.artefacts import Artefact, Row
+from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.style import MUTED, SMALL, not_run
+from relearn.report.quantities import Evidence
+
+Points = list[dict[str, Any]]
+Line = Callable[[Artefact, Row, Column, Evidence], Points]
+
+
+def by_row(line: Line, artefact: Artefact, evidence: Evidence) -> Points:
+    """The points of every cell of an artefact, row by row."""
+    return [
+        p
+        for row in artefact.rows
+        for column in artefact.columns
+        for p in line(artefact, row, column, evidence)
+    ]
+
+
+def by_column(line: Line, artefact: Artefact, evidence: Evidence) -> Points:
+    """The points of every cell of an artefact, column by column."""
+    return [
+        p
+        for column in artefact.columns
+        for row in artefact.rows
+        for p in line(artefact, row, column, evidence)
+    ]
+
+
+def panels(
+    grid: Iterable[Any],
+    members: Iterable[Any],
+    points: Sequence[dict[str, Any]],
+    below: str = "",
+    title: Callable[[str], str] = str,
+) -> Iterator[tuple[Any, Any, Points]]:
+    """The axes, the row or column and the points of each panel that has points; the others show "not run".
+
+    Args:
+        below: label of the x axis; "" for none.
+        title: what is written above a panel, from the title of its row or column.
+    """
+    from seaborn import despine
+
+    for axes, member in zip(grid, members):
+        here = [point for point in points if point["panel"] == member.id]
+        axes.set_title(title(member.title))
+        if below:
+            axes.set_xlabel(below)
+        despine(ax=axes, left=True)
+        if here:
+            yield axes, member, here
+        else:
+            empty(axes)
+
+
+def in_lines(title: str) -> str:
+    """A title with one part a line."""
+    return title.replace(", ", "\n")
 
 
 def rows_to_draw(artefact: Artefact, points: Sequence[dict[str, Any]]) -> list[Row]:

@@ -9,6 +9,7 @@ from relearn.report import verdict_words
 from relearn.report.scoreboard import Row
 from relearn.report.site import board, code_lines
 from relearn.report.site.material import Site, claim_page
+from relearn.report.table_formats import pipes
 from relearn.report.views import names
 
 MOST_RUNS = 40  # most runs listed on the page; claims.json has all
@@ -56,7 +57,7 @@ def _scale(site: Site, row: Row, scale: str, one: Mapping[str, Any]) -> Iterator
         shown = _effect(part)
         verdict = part.get("says", part.get("verdict", ""))
         cells = (part.get("comparison", ""), shown, names.words(str(verdict)), part.get("method", ""))
-        compared.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
+        compared.append(pipes(*cells))
     if len(compared) > 2:
         yield "\n".join(compared)
     runs = one.get("runs", [])

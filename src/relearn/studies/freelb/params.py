@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from relearn.data.facts import CLASSES, images_for_testing
-from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.conflicts import Conflict, at_most, check, forecast
 from relearn.params.forecast_memory import TRAINED, Need, Tensor, transformer
 from relearn.params.types import (
     LONGEST_LIST,
     BatchSize,
     Count,
+    Distinct,
+    Distinct0,
     Heads,
     Layers,
     Length,
     NotNegative,
     Positive,
+    Rising,
+    Rising0,
     SamplesOrAll,
     Section,
     Seeds,
     Share,
     Steps,
     StepsOrNone,
-    Unique,
-    Unique0,
     Vocabulary,
     Width,
-    ascending,
-    unique,
 )
 from relearn.params.vision import Betas
 from relearn.studies.freelb.params_images import Images, TrainImagesAdversarially
@@ -77,7 +77,7 @@ Schedule = Literal["linear", "cosine", "constant"]
 Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")]
 NameOrNone = Annotated[str, Field(pattern="^([a-z][a-z0-9_]*)?$")]
 MOST_MEMBERS = 100
-Methods = Annotated[list[Method], Unique, AfterValidator(unique)]
+Methods = Distinct[Method]
 
 
 class TextCorpus(Section):
@@ -128,10 +128,7 @@ class PretrainEncoder(Section):
     clip_norm: NotNegative
     evaluations: Count
 
-    @check
-    def _warmup(self) -> Iterator[Conflict]:
-        if self.warmup_steps > self.steps:
-            yield "warmup_steps", f"found {self.warmup_steps}, allowed: at most steps = {self.steps}"
+    _warmup = at_most("warmup_steps", "steps")
 
 
 class FineTuning(Section):
@@ -147,7 +144,7 @@ class FineTuning(Section):
     task: Task
     methods: Methods
     init_from: NameOrNone
-    joint_tasks: Annotated[list[Task], Unique0, AfterValidator(unique)]
+    joint_tasks: Distinct0[Task]
     train_samples: SamplesOrAll
     dev_samples: SamplesOrAll
     test_samples: SamplesOrAll
@@ -177,10 +174,7 @@ class FineTuning(Section):
             )
             yield "name", text
 
-    @check
-    def _warmup(self) -> Iterator[Conflict]:
-        if self.warmup_steps > self.steps:
-            yield "warmup_steps", f"found {self.warmup_steps}, allowed: at most steps = {self.steps}"
+    _warmup = at_most("warmup_steps", "steps")
 
     @check
     def _batch(self) -> Iterator[Conflict]:
@@ -209,12 +203,12 @@ class Decisive(Section):
     of step_size, start_norm and eps) are tried for each method with ``tuning_seeds``; without rates there is no search.
     """
 
-    tasks: Annotated[list[Name], Unique0, AfterValidator(unique)]
+    tasks: Distinct0[Name]
     other_seeds: StepsOrNone
     held_out: SamplesOrAll
     tuning_seeds: Seeds
-    rates: Annotated[list[Positive], Unique0, AfterValidator(ascending)]
-    radii: Annotated[list[Positive], Unique, AfterValidator(ascending)]
+    rates: Rising0[Positive]
+    radii: Rising[Positive]
 
 
 class FineTune(Section):
@@ -261,7 +255,7 @@ class FineTune(Section):
 class MaxLossIncrease(Section):
     """``radius_decay``: the share of the first radius by which the radius shrinks as long as the reference is fooled."""
 
-    tasks: Annotated[list[Name], Unique0, AfterValidator(unique)]
+    tasks: Distinct0[Name]
     samples: SamplesOrAll
     steps: Steps
     step_size: Positive
@@ -274,7 +268,7 @@ class MaxLossIncrease(Section):
 class Ensemble(Section):
     """Ensembles of each method's RoBERTa networks; additional seeds are trained if an ensemble has more members than there are seeds."""
 
-    methods: Annotated[list[Method], Unique0, AfterValidator(unique)]
+    methods: Distinct0[Method]
     members: Annotated[Count, Field(le=MOST_MEMBERS)]
     csqa_members: Annotated[Count, Field(le=MOST_MEMBERS)]
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
-
-from pydantic import AfterValidator
+from typing import Literal
 
 from relearn.data.facts import MOST_FOR_TRAINING
 from relearn.params.conflicts import Conflict, check
 from relearn.params.types import (
     Batch,
     Count,
+    Distinct,
     EpochCount,
     Multiple,
     NotNegative,
@@ -20,8 +19,6 @@ from relearn.params.types import (
     SamplesOrAll,
     Section,
     Share,
-    Unique,
-    unique,
 )
 
 Network = Literal[
@@ -88,7 +85,7 @@ class Attack(Section):
 
 
 class TrainImagesAdversarially(Section):
-    methods: Annotated[list[Literal["vanilla", "pgd", "free_at", "freelb"]], Unique, AfterValidator(unique)]
+    methods: Distinct[Literal["vanilla", "pgd", "free_at", "freelb"]]
     network: ImageNetwork
     train: TrainImages
     perturbation: Perturbation

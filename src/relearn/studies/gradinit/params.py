@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field, create_model
+from pydantic import Field, create_model
 
 from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, images_for_testing
 from relearn.params.conflicts import Conflict, check, forecast
@@ -13,6 +13,7 @@ from relearn.params.forecast_memory import Need, Tensor, first_maps, transformer
 from relearn.params.types import (
     Batch,
     Count,
+    Distinct0,
     Draws,
     EpochCount,
     Gpus,
@@ -30,9 +31,7 @@ from relearn.params.types import (
     Side,
     SideOrNone,
     Steps,
-    Unique0,
     also,
-    unique,
 )
 from relearn.runs import plugins
 from relearn.studies.gradinit.params_translation import Adam, CorpusOf, Translation, Tuning
@@ -75,7 +74,7 @@ FirstInitialisation = Literal[
     "gradinit_fix_bn",
     "gradinit_only_bn",
 ]
-Networks = Annotated[list[NetworkName], Unique0, AfterValidator(unique)]
+Networks = Distinct0[NetworkName]
 
 
 class Images(Section):
@@ -141,7 +140,7 @@ class Initialise(Section):
     normalised: bool
     tau: Tau  # type: ignore[valid-type]
     free_tau: FreeTau
-    penalties: Annotated[list[Positive], Unique0, AfterValidator(unique)]
+    penalties: Distinct0[Positive]
     adam: Adam
     metainit: MetaInit
     metainit_adam: MetaInitByAdam
@@ -197,7 +196,7 @@ class ImageGrid(Section):
 class FirstSteps(Section):
     seeds: OwnSeeds
     networks: Networks
-    initialisations: Annotated[list[FirstInitialisation], Unique0, AfterValidator(unique)]
+    initialisations: Distinct0[FirstInitialisation]
     width: Multiple
     depth: Multiple
     steps: Steps
@@ -257,7 +256,7 @@ class ExtraSeeds(Section):
     """Additional seeds for SGD training of the given networks from the given initialisations."""
 
     networks: Networks
-    initialisations: Annotated[list[FirstInitialisation], Unique0, AfterValidator(unique)]
+    initialisations: Distinct0[FirstInitialisation]
     seeds: OwnSeeds
 
 

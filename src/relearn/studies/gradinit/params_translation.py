@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from relearn.params.conflicts import Conflict, check
+from relearn.params.conflicts import Conflict, at_most, check
 from relearn.params.types import (
     Count,
+    Distinct0,
     Heads,
     Layers,
     Length,
@@ -21,10 +22,8 @@ from relearn.params.types import (
     Share,
     Steps,
     StepsOrNone,
-    Unique0,
     Vocabulary,
     Width,
-    unique,
 )
 
 Start = Annotated[
@@ -95,11 +94,7 @@ class TrainTranslation(Section):
     label_smoothing: Share
     evaluations: Count
 
-    @check
-    def _steps(self) -> Iterator[Conflict]:
-        found, whole = self.steps, self.schedule_steps
-        if found > whole:
-            yield "steps", f"found {found}, allowed: at most schedule_steps = {whole}"
+    _steps = at_most("steps", "schedule_steps")
 
     @check
     def _warmup(self) -> Iterator[Conflict]:
@@ -120,13 +115,13 @@ class Beam(Section):
 
 
 class HeatMap(Section):
-    runs: Annotated[list[Start], Unique0, AfterValidator(unique)]
-    lr: Annotated[list[Positive], Unique0, AfterValidator(unique)]
-    beta2: Annotated[list[Share], Unique0, AfterValidator(unique)]
+    runs: Distinct0[Start]
+    lr: Distinct0[Positive]
+    beta2: Distinct0[Share]
 
 
 class ProbeTranslation(Section):
-    runs: Annotated[list[Start], Unique0, AfterValidator(unique)]
+    runs: Distinct0[Start]
     batches: Annotated[Count, Field(ge=2)]
 
 
@@ -141,7 +136,7 @@ class Translation(Section):
     sgd: Adam
     train: TrainTranslation
     beam: Beam
-    runs: Annotated[list[TranslationRun], Unique0, AfterValidator(unique)]
+    runs: Distinct0[TranslationRun]
     grid: HeatMap
     probe: ProbeTranslation
 
@@ -150,15 +145,15 @@ class TuneMetaInit(Section):
     """``factors`` of MetaInit's tau by Adam, tried with these seeds; none: it keeps its tau."""
 
     seeds: OwnSeeds
-    factors: Annotated[list[Positive], Unique0, AfterValidator(unique)]
+    factors: Distinct0[Positive]
 
 
 class TuneTranslation(Section):
     """``taus`` of GradInit and ``sgd_rates`` of Admin, tried with these seeds; without some, a start or training keeps its own."""
 
     seeds: OwnSeeds
-    taus: Annotated[list[Positive], Unique0, AfterValidator(unique)]
-    sgd_rates: Annotated[list[Positive], Unique0, AfterValidator(unique)]
+    taus: Distinct0[Positive]
+    sgd_rates: Distinct0[Positive]
 
 
 class Tuning(Section):

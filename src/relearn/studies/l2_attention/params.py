@@ -5,35 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.conflicts import Conflict, at_most, check, forecast, multiples_of
 from relearn.params.forecast_memory import DOUBLE, Need, Tensor, attention, jacobian, transformer
 from relearn.params.types import (
     Batch,
     BatchSize,
     Count,
+    Distinct,
     Heads,
     Layers,
     Length,
     Positive,
+    Rising,
+    Rising0,
     SamplesOrAll,
     Section,
     Seeds,
     Share,
     Steps,
     StepsOrNone,
-    Unique,
-    Unique0,
     Width,
-    ascending,
-    unique,
 )
 
-Depths = Annotated[list[Layers], Unique0, AfterValidator(ascending)]
-Lengths = Annotated[list[Annotated[Length, Field(ge=2)]], Unique, AfterValidator(ascending)]
-Widths = Annotated[list[Width], Unique, AfterValidator(ascending)]
-Spreads = Annotated[list[Positive], Unique, AfterValidator(ascending)]
+Depths = Rising0[Layers]
+Lengths = Rising[Annotated[Length, Field(ge=2)]]
+Widths = Rising[Width]
+Spreads = Rising[Positive]
 Attention = Literal["dp", "l2", "l2_tied", "contractive"]
 
 
@@ -76,14 +75,14 @@ class TrainLanguage(Section):
 
 
 class Warmup(Section):
-    gamma: Annotated[list[Positive], Unique, AfterValidator(unique)]
-    warmup_steps: Annotated[list[Steps], Unique, AfterValidator(unique)]
-    dropout: Annotated[list[Share], Unique, AfterValidator(unique)]
+    gamma: Distinct[Positive]
+    warmup_steps: Distinct[Steps]
+    dropout: Distinct[Share]
 
 
 class Fixed(Section):
-    lr: Annotated[list[Positive], Unique, AfterValidator(unique)]
-    dropout: Annotated[list[Share], Unique, AfterValidator(unique)]
+    lr: Distinct[Positive]
+    dropout: Distinct[Share]
 
 
 class WarmupDepths(Section):
@@ -116,10 +115,7 @@ class Starts(Section):
     spread: Positive
     top: Count
 
-    @check
-    def _top(self) -> Iterator[Conflict]:
-        if self.top > self.starts:
-            yield "top", f"found {self.top}, allowed: at most starts = {self.starts}"
+    _top = at_most("top", "starts")
 
 
 class Ascent(Starts):
@@ -146,14 +142,14 @@ class Growth(Starts):
 
 
 class Inversion(Section):
-    attentions: Annotated[list[Attention], Unique, AfterValidator(unique)]
+    attentions: Distinct[Attention]
     length: Annotated[Length, Field(ge=2)]
     dim: Width
     lengths: Lengths
     dims: Widths
     heads: Heads
     batch: BatchSize
-    c: Annotated[list[Share], Unique, AfterValidator(ascending)]
+    c: Rising[Share]
     iterations: Count
 
     @check
@@ -161,9 +157,7 @@ class Inversion(Section):
         if self.dim % self.heads:
             yield "dim", f"found {self.dim}, allowed: a multiple of heads = {self.heads}"
 
-    @check
-    def _dims(self) -> Iterator[Conflict]:
-        yield from multiples(self.dims, self.heads)
+    _dims = multiples_of("dims", "heads")
 
     @forecast
     def _memory(self) -> Iterator[Need]:
@@ -182,9 +176,7 @@ class Examine(Section):
     keep: Annotated[float, Field(gt=0, lt=1)]
     bins: Annotated[Count, Field(ge=2)]
 
-    @check
-    def _dims(self) -> Iterator[Conflict]:
-        yield from multiples(self.dims, self.heads)
+    _dims = multiples_of("dims", "heads")
 
     @forecast
     def _jacobian(self) -> Iterator[Need]:
@@ -193,17 +185,10 @@ class Examine(Section):
 
 
 class Clock(EvenHeads):
-    layers: Annotated[list[Layers], Unique, AfterValidator(ascending)]
+    layers: Rising[Layers]
     pairs: Annotated[Count, Field(ge=7)]
     ffn: Width
     batch_size: Batch
-
-
-def multiples(dims: list[int], heads: int) -> Iterator[Conflict]:
-    """Check that every width in ``dims`` is a multiple of the number of heads."""
-    for index, dim in enumerate(dims):
-        if dim % heads:
-            yield ("dims", index), f"found {dim}, allowed: multiples of heads = {heads}"
 
 
 class L2Attention(Section):
@@ -230,11 +215,7 @@ class L2Attention(Section):
                 key = ("depths", "warmup", kind, 0)
                 yield key, f"found {depths[0]}, allowed: 1 (figures 5, 8 and 10 look at its layer)"
 
-    @check
-    def _evaluations(self) -> Iterator[Conflict]:
-        found, steps = self.train.evaluations, self.train.steps
-        if found > steps:
-            yield "train.evaluations", f"found {found}, allowed: at most train.steps = {steps}"
+    _evaluations = at_most("train.evaluations", "train.steps")
 
     @forecast
     def _models(self) -> Iterator[Need]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from relearn.data.text_lines import text_module_of
@@ -10,6 +11,7 @@ from relearn.studies.family import Family, Needs
 from relearn.studies.l2_attention.recipes import WARMUP, recipes_of, trained_name
 
 STUDY = "l2_attention"
+Planned = Callable[..., Family]
 KINDS = {"attention": "lstm|dp|dp_l2_start|l2|l2_tied|l2_matched|contractive"}
 CONTROLS = {"dp_l2_start": {"attention": "dp", "small_start": True}}
 """Kinds that are another one with a different start."""
@@ -31,29 +33,28 @@ DEEP = {**KINDS, "layers": r"\d+"}
 
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     """The families of runs by step."""
+    planned = partial(Family, study=STUDY, scale=scale)
     own = params[STUDY]
-    lines = _lines(own, scale)
-    tuning = _tuning(own, scale, lines)
-    models = _models(own, scale, lines, tuning)
+    lines = _lines(planned, own)
+    tuning = _tuning(planned, own, lines)
+    models = _models(planned, own, lines, tuning)
     trained = [kind for kind in LOOKED_AT if own["depths"]["warmup"][kind]]
     return {
         "prepare_ptb_lines": lines,
         "tune_char_lm": tuning,
         "train_char_lm": models,
-        "lipschitz_lower_bound": _ascents(own, scale, models, trained),
-        "invert_residual": _inversions(own, scale, models, trained),
-        "check_theorems": _theorems(own, scale),
-        "attention_outputs": _outputs(own, scale, models, trained),
-        "time_training_step": _times(own, scale, lines),
+        "lipschitz_lower_bound": _ascents(planned, own, models, trained),
+        "invert_residual": _inversions(planned, own, models, trained),
+        "check_theorems": _theorems(planned, own),
+        "attention_outputs": _outputs(planned, own, models, trained),
+        "time_training_step": _times(planned, own, lines),
     }
 
 
-def _lines(own: Mapping[str, Any], scale: str) -> Family:
+def _lines(planned: Planned, own: Mapping[str, Any]) -> Family:
     dataset = own["characters"]["dataset"]
-    return Family(
-        study=STUDY,
+    return planned(
         step="prepare_ptb_lines",
-        scale=scale,
         folder=dataset,
         cells=[{}],
         labels={"dataset": dataset},
@@ -64,13 +65,11 @@ def _lines(own: Mapping[str, Any], scale: str) -> Family:
     )
 
 
-def _tuning(own: Mapping[str, Any], scale: str, lines: Family) -> Family:
+def _tuning(planned: Planned, own: Mapping[str, Any], lines: Family) -> Family:
     """Training with the first seed and every recipe of each group that has several; no runs for groups with one recipe."""
     named = {name: recipe for group in recipes_of(own).values() for name, recipe in group.items()}
-    return Family(
-        study=STUDY,
+    return planned(
         step="train_char_lm",
-        scale=scale,
         folder="tuning/{attention}/{layers}/{tried}",
         cells=[
             {"attention": attention, "layers": str(layers), "tried": name}
@@ -90,7 +89,7 @@ def _tuning(own: Mapping[str, Any], scale: str, lines: Family) -> Family:
     )
 
 
-def _models(own: Mapping[str, Any], scale: str, lines: Family, tuning: Family) -> Family:
+def _models(planned: Planned, own: Mapping[str, Any], lines: Family, tuning: Family) -> Family:
     groups = {trained_name(group, recipes): (group, recipes) for group, recipes in recipes_of(own).items()}
 
     def tried(attention: str, layers: str, recipe: str, seed: str) -> list[str]:
@@ -105,10 +104,8 @@ def _models(own: Mapping[str, Any], scale: str, lines: Family, tuning: Family) -
         recipes = list(groups[recipe][1].values())
         return {**_model(own, attention, layers), **(recipes[0] if len(recipes) == 1 else {})}
 
-    return Family(
-        study=STUDY,
+    return planned(
         step="train_char_lm",
-        scale=scale,
         folder="{attention}/{layers}/{recipe}",
         cells=[
             {"attention": attention, "layers": str(layers), "recipe": name}
@@ -137,7 +134,7 @@ def _model(own: Mapping[str, Any], attention: str, layers: str) -> dict[str, Any
     }
 
 
-def _ascents(own: Mapping[str, Any], scale: str, models: Family, trained: Sequence[str]) -> Family:
+def _ascents(planned: Planned, own: Mapping[str, Any], models: Family, trained: Sequence[str]) -> Family:
     """Ascents for figures 2 and 7 (against the length) and figure 8 (against the steps), each with the norm of its figure."""
     figures = {"fig2": own["figure_2"], "fig7": own["figure_7"], "fig8": own["figure_8"]}
     keys = ("starts", "row_steps", "steps", "lr", "spread", "top")
@@ -163,10 +160,8 @@ def _ascents(own: Mapping[str, Any], scale: str, models: Family, trained: Sequen
         {"suite": "fig8", "attention": kind, "weights": weights, "length": str(figures["fig8"]["length"])}
         for kind, weights in _looked_at(trained)
     ]
-    return Family(
-        study=STUDY,
+    return planned(
         step="lipschitz_lower_bound",
-        scale=scale,
         folder="{suite}/{attention}/{weights}/{length}",
         cells=[*along_length, *growth],
         seeds=own["seeds"][:1],
@@ -179,7 +174,7 @@ def _ascents(own: Mapping[str, Any], scale: str, models: Family, trained: Sequen
     )
 
 
-def _inversions(own: Mapping[str, Any], scale: str, models: Family, trained: Sequence[str]) -> Family:
+def _inversions(planned: Planned, own: Mapping[str, Any], models: Family, trained: Sequence[str]) -> Family:
     inversion = own["inversion"]
     drawn = [kind for kind in inversion["attentions"] if kind != "contractive"]  # figure 3 shows it
     grid: list[tuple[str, Sequence[str], str, Sequence[int], Sequence[int]]] = [
@@ -198,10 +193,8 @@ def _inversions(own: Mapping[str, Any], scale: str, models: Family, trained: Seq
             **{key: inversion[key] for key in ("batch", "c", "iterations")},
         }
 
-    return Family(
-        study=STUDY,
+    return planned(
         step="invert_residual",
-        scale=scale,
         folder="{suite}/{attention}/{weights}/{length}x{dim}",
         cells=[
             {"suite": suite, "attention": kind, "weights": weights, "length": str(length), "dim": str(dim)}
@@ -219,11 +212,9 @@ def _inversions(own: Mapping[str, Any], scale: str, models: Family, trained: Seq
     )
 
 
-def _theorems(own: Mapping[str, Any], scale: str) -> Family:
-    return Family(
-        study=STUDY,
+def _theorems(planned: Planned, own: Mapping[str, Any]) -> Family:
+    return planned(
         step="check_theorems",
-        scale=scale,
         folder="{protocol}",
         cells=[{"protocol": name} for name in SIZES],
         seeds=own["seeds"][:1],
@@ -236,12 +227,10 @@ def _theorems(own: Mapping[str, Any], scale: str) -> Family:
     )
 
 
-def _outputs(own: Mapping[str, Any], scale: str, models: Family, trained: Sequence[str]) -> Family:
+def _outputs(planned: Planned, own: Mapping[str, Any], models: Family, trained: Sequence[str]) -> Family:
     inversion = own["inversion"]
-    return Family(
-        study=STUDY,
+    return planned(
         step="attention_outputs",
-        scale=scale,
         folder="{attention}/{weights}",
         cells=[{"attention": kind, "weights": weights} for kind, weights in _looked_at(trained)],
         seeds=own["seeds"][:1],
@@ -260,12 +249,10 @@ def _outputs(own: Mapping[str, Any], scale: str, models: Family, trained: Sequen
     )
 
 
-def _times(own: Mapping[str, Any], scale: str, lines: Family) -> Family:
+def _times(planned: Planned, own: Mapping[str, Any], lines: Family) -> Family:
     keys = ("layers", "pairs", "dim", "heads", "ffn", "batch_size")
-    return Family(
-        study=STUDY,
+    return planned(
         step="time_training_step",
-        scale=scale,
         folder="{attention}",
         cells=[{"attention": kind} for kind in TIMED],
         seeds=own["seeds"][:1],

@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.conflicts import Conflict, check, forecast, multiples_of
 from relearn.params.forecast_memory import Need, transformer
 from relearn.params.types import (
+    Distinct,
     EpochCount,
     Heads,
     Layers,
     NotNegative,
     Positive,
+    Rising,
+    Rising0,
     Section,
     Seeds,
     Share,
     Side,
-    Unique,
-    Unique0,
     Width,
-    ascending,
-    unique,
 )
 from relearn.params.vision import Recipe, VisionImages
 
@@ -62,18 +61,18 @@ class TrainDeep(Recipe):
 class DropPaths(Section):
     depth: Layers
     rate: Share
-    variants: Annotated[list[Literal["uniform", "linear"]], Unique, AfterValidator(unique)]
+    variants: Distinct[Literal["uniform", "linear"]]
 
 
 class ClassTokens(Section):
     depth: Layers
     layers: Layers
-    variants: Annotated[list[Literal["from_start", "class_attention"]], Unique, AfterValidator(unique)]
+    variants: Distinct[Literal["from_start", "class_attention"]]
 
 
 class Grid(Section):
-    depths: Annotated[list[Layers], Unique, AfterValidator(ascending)]
-    residuals: Annotated[list[Residual], Unique, AfterValidator(unique)]
+    depths: Rising[Layers]
+    residuals: Distinct[Residual]
     drop_paths: DropPaths
     class_tokens: ClassTokens
 
@@ -81,7 +80,7 @@ class Grid(Section):
 class Tuning(Section):
     """The search for each scheme's learning rate; no search if ``rates`` is empty."""
 
-    rates: Annotated[list[Positive], Unique0, AfterValidator(ascending)]
+    rates: Rising0[Positive]
     held_out: Annotated[float, Field(gt=0, le=0.5)]
     epochs: EpochCount
 
@@ -103,11 +102,7 @@ class LayerScale(Section):
     def _patches(self) -> Iterator[Conflict]:
         yield from self.images.patch_conflicts(self.network.patch_size)
 
-    @check
-    def _heads(self) -> Iterator[Conflict]:
-        dim, heads = self.network.dim, self.network.heads
-        if dim % heads:
-            yield "network.dim", f"found {dim}, allowed: multiples of heads = {heads}"
+    _heads = multiples_of("network.dim", "network.heads")
 
     @check
     def _batches(self) -> Iterator[Conflict]:

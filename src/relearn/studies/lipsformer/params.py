@@ -5,50 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.conflicts import Conflict, at_most, check, forecast, multiples_of
 from relearn.params.forecast_memory import DOUBLE, Need, Tensor, first_maps, jacobian
 from relearn.params.types import (
     BatchSize,
     Count,
+    Distinct,
+    Distinct0,
     EpochCount,
     Heads,
     Layers,
     Length,
     Multiple,
     NotNegative,
+    OneOf,
     Positive,
+    Rising,
     SamplesOrAll,
     Section,
     Seeds,
     Share,
     Side,
-    Unique,
-    Unique0,
     Width,
-    ascending,
-    unique,
 )
 from relearn.params.vision import Betas, Optimised, VisionImages
+from relearn.studies.lipsformer.networks import CHANGES
 
-Network = Literal[
-    "Swin-T",
-    "Swin-S",
-    "Swin-B",
-    "Swin-L",
-    "CSwin-T",
-    "CSwin-S",
-    "CSwin-B",
-    "LipsFormer-CSwin-T",
-    "LipsFormer-CSwin-S",
-    "LipsFormer-CSwin-B",
-    "LipsFormer-Swin-T",
-    "LipsFormer-Swin-S",
-    "LipsFormer-Swin-B",
-    "LipsFormer-Swin-L",
-    "LipsFormer-Swin-L++",
-]
+SWIN, CSWIN = ("Swin-T", "Swin-S", "Swin-B"), ("CSwin-T", "CSwin-S", "CSwin-B")
+OURS = {name: f"LipsFormer-{name}" for name in (*CSWIN, *SWIN, "Swin-L")}
+"""Name of each network that LipsFormer follows to that of the LipsFormer."""
+Network = Annotated[str, OneOf((*SWIN, "Swin-L", *CSWIN, *OURS.values(), "LipsFormer-Swin-L++"))]
 Rival = Literal[
     "RegNetY-4G",
     "RegNetY-8G",
@@ -77,55 +65,18 @@ Rival = Literal[
     "DeiT-III-B",
 ]
 """Networks of table 2 that are counted and not trained; the others of its rivals are in no package here."""
-Variant = Literal[
-    "base",
-    "warmup",
-    "layer_norm",
-    "no_norm",
-    "truncated",
-    "xavier",
-    "dot_product",
-    "l2",
-    "alpha_0.1",
-    "alpha_0.3",
-    "alpha_0.4",
-    "conv_a",
-    "conv_b",
-    "conv_c",
-    "drop_0.0",
-    "drop_0.1",
+Variant = Annotated[str, OneOf(CHANGES)]
+SWIN_OURS = tuple(OURS[name] for name in SWIN)
+Paired = Annotated[
+    str, OneOf((*SWIN, *SWIN_OURS, "Swin-L", OURS["Swin-L"], *CSWIN, *(OURS[name] for name in CSWIN)))
 ]
-Paired = Literal[
-    "Swin-T",
-    "Swin-S",
-    "Swin-B",
-    "LipsFormer-Swin-T",
-    "LipsFormer-Swin-S",
-    "LipsFormer-Swin-B",
-    "Swin-L",
-    "LipsFormer-Swin-L",
-    "CSwin-T",
-    "CSwin-S",
-    "CSwin-B",
-    "LipsFormer-CSwin-T",
-    "LipsFormer-CSwin-S",
-    "LipsFormer-CSwin-B",
-]
-Timed = Literal["LipsFormer-Swin-T", "LipsFormer-Swin-S", "LipsFormer-Swin-B"]
-Windowed = Literal["LipsFormer-Swin-T", "LipsFormer-Swin-S", "LipsFormer-Swin-B", "LipsFormer-Swin-L"]
+Timed = Annotated[str, OneOf(SWIN_OURS)]
+Windowed = Annotated[str, OneOf((*SWIN_OURS, OURS["Swin-L"]))]
 """Networks whose attention has a bound: that of the cross-shaped windows has a convolution beside it."""
-Started = Literal[
-    "LipsFormer-CSwin-T",
-    "LipsFormer-CSwin-S",
-    "LipsFormer-CSwin-B",
-    "LipsFormer-Swin-T",
-    "LipsFormer-Swin-S",
-    "LipsFormer-Swin-B",
-    "LipsFormer-Swin-L",
-]
-Lengths = Annotated[list[Length], Unique, AfterValidator(ascending)]
-Dims = Annotated[list[Annotated[Width, Field(ge=2)]], Unique, AfterValidator(ascending)]
-Positives = Annotated[list[Positive], Unique, AfterValidator(unique)]
+Started = Annotated[str, OneOf((*OURS.values(),))]
+Lengths = Rising[Length]
+Dims = Rising[Annotated[Width, Field(ge=2)]]
+Positives = Distinct[Positive]
 
 
 PATCH, CHANNELS = 4, 96
@@ -143,8 +94,8 @@ FIRST_STAGE = {
 
 
 class NetworkCounts(Section):
-    networks: Annotated[list[Network], Unique, AfterValidator(unique)]
-    rivals: Annotated[list[Rival], Unique0, AfterValidator(unique)]
+    networks: Distinct[Network]
+    rivals: Distinct0[Rival]
 
 
 class Widths(Section):
@@ -154,11 +105,7 @@ class Widths(Section):
     dims: Dims
     heads: Heads
 
-    @check
-    def _dims(self) -> Iterator[Conflict]:
-        for index, dim in enumerate(self.dims):
-            if dim % self.heads:
-                yield ("dims", index), f"found {dim}, allowed: multiples of heads = {self.heads}"
+    _dims = multiples_of("dims", "heads")
 
     @forecast
     def _jacobian(self) -> Iterator[Need]:
@@ -170,22 +117,22 @@ class Theorem1(Widths):
     taus: Positives
     spreads: Positives
     steps: Count
-    networks: Annotated[list[Windowed], Unique0, AfterValidator(unique)]
+    networks: Distinct0[Windowed]
     iterations: Count
 
 
 class Theorem2(Widths):
-    blocks: Annotated[list[Layers], Unique, AfterValidator(ascending)]
+    blocks: Rising[Layers]
     tau: Positive
     eps: Positives
-    networks: Annotated[list[Windowed], Unique0, AfterValidator(unique)]
+    networks: Distinct0[Windowed]
     iterations: Count
 
 
 class SpectralStart(Section):
-    channels: Annotated[list[Width], Unique, AfterValidator(ascending)]
+    channels: Rising[Width]
     size: Annotated[Side, Field(ge=8)]
-    networks: Annotated[list[Started], Unique0, AfterValidator(unique)]
+    networks: Distinct0[Started]
 
     @forecast
     def _frequencies(self) -> Iterator[Need]:
@@ -239,21 +186,18 @@ class Ablation(Section):
     epochs: EpochCount
     warmup_epochs: Positive
     base: AblationBase
-    variants: Annotated[list[Variant], Unique0, AfterValidator(unique)]
+    variants: Distinct0[Variant]
 
-    @check
-    def _warmup(self) -> Iterator[Conflict]:
-        if self.warmup_epochs > self.epochs:
-            yield "warmup_epochs", f"found {self.warmup_epochs}, allowed: at most epochs = {self.epochs}"
+    _warmup = at_most("warmup_epochs", "epochs")
 
 
 class Pairs(Section):
-    networks: Annotated[list[Paired], Unique0, AfterValidator(unique)]
+    networks: Distinct0[Paired]
     warmup_epochs: NotNegative
 
 
 class Throughput(Section):
-    networks: Annotated[list[Timed], Unique0, AfterValidator(unique)]
+    networks: Distinct0[Timed]
     batch_size: BatchSize
     size: Annotated[Side, Field(ge=32)]
     pairs: Count
@@ -266,7 +210,7 @@ class Throughput(Section):
 
 
 class Retest(Section):
-    networks: Annotated[list[Paired], Unique0, AfterValidator(unique)]
+    networks: Distinct0[Paired]
     size: Annotated[Side, Field(ge=8)]
     crop_ratio: Annotated[float, Field(gt=0, le=1)]
     interpolation: Literal["bilinear", "bicubic", "lanczos"]
@@ -312,11 +256,7 @@ class LipsFormer(Section):
     def _batches(self) -> Iterator[Conflict]:
         yield from self.images.batch_conflicts({"train.batch_size": self.train.batch_size})
 
-    @check
-    def _warmup_of_pairs(self) -> Iterator[Conflict]:
-        found, most = self.grid.pairs.warmup_epochs, self.train.epochs
-        if found > most:
-            yield "grid.pairs.warmup_epochs", f"found {found}, allowed: at most epochs = {most}"
+    _warmup_of_pairs = at_most("grid.pairs.warmup_epochs", "train.epochs", "epochs")
 
     @check
     def _averages(self) -> Iterator[Conflict]:

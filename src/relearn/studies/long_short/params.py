@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Literal
-
-from pydantic import AfterValidator
+from typing import Literal
 
 from relearn.data.facts import SIDE
 from relearn.data.lra import TASKS
 from relearn.params.conflicts import Conflict, check, forecast
 from relearn.params.forecast_memory import Need, transformer
-from relearn.params.types import Section, Seeds, Unique, unique
+from relearn.params.types import Distinct, Section, Seeds
 from relearn.params.vision import VisionImages
 from relearn.studies.long_short.networks import DEIT_PATCH, STAGES
 from relearn.studies.long_short.params_images import (
@@ -44,7 +42,7 @@ class BenchmarkAttention(Section):
 
 
 class CountFamilies(Section):
-    families: Annotated[list[Family], Unique, AfterValidator(unique)]
+    families: Distinct[Family]
 
 
 class LongShort(Section):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from relearn.params.conflicts import Conflict, check
 from relearn.params.types import (
@@ -13,6 +13,8 @@ from relearn.params.types import (
     Batch,
     BatchSize,
     Count,
+    Distinct,
+    Distinct0,
     EpochCount,
     Length,
     Multiple,
@@ -23,16 +25,13 @@ from relearn.params.types import (
     Section,
     Share,
     Side,
-    Unique,
-    Unique0,
-    unique,
 )
 from relearn.params.vision import Optimizer, Recipe
 from relearn.studies.vision import LONG_SHORT
 
 Network = Annotated[str, OneOf(LONG_SHORT)]
-Networks = Annotated[list[Network], Unique, AfterValidator(unique)]
-Some = Annotated[list[Network], Unique0, AfterValidator(unique)]
+Networks = Distinct[Network]
+Some = Distinct0[Network]
 
 
 class Pyramids(Section):

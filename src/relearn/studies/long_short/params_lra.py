@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from relearn.data.facts import SIDE
 from relearn.data.lra import TASKS
 from relearn.layers import efficient
-from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.conflicts import Conflict, at_most, check, forecast, multiples_of
 from relearn.params.forecast_memory import Need, Tensor
 from relearn.params.types import (
     BatchSize,
     Count,
+    Distinct,
     Heads,
     Layers,
     Length,
@@ -29,17 +30,15 @@ from relearn.params.types import (
     Side,
     Steps,
     StepsOrNone,
-    Unique,
     Vocabulary,
     Width,
     also,
-    unique,
 )
 from relearn.params.vision import Betas
 from relearn.runs import plugins
 
 plugins.register()
-Attentions = Annotated[list[Annotated[str, OneOf(efficient.KINDS)]], Unique, AfterValidator(unique)]
+Attentions = Distinct[Annotated[str, OneOf(efficient.KINDS)]]
 Schedules = Literal["linear", "cosine", "constant", "inverse_sqrt"]
 
 
@@ -161,10 +160,7 @@ class Sizes(Section):
         """Arguments of :func:`relearn.params.forecast_memory.transformer`."""
         return {"layers": self.layers, "dim": self.dim, "ffn": self.ffn, "heads": self.heads}
 
-    @check
-    def _heads(self) -> Iterator[Conflict]:
-        if self.dim % self.heads:
-            yield "dim", f"found {self.dim}, allowed: multiples of heads = {self.heads}"
+    _heads = multiples_of("dim", "heads")
 
 
 class WarmedUp(Section):
@@ -175,10 +171,7 @@ class WarmedUp(Section):
     batch_size: BatchSize
     lr: Positive
 
-    @check
-    def _warmup(self) -> Iterator[Conflict]:
-        if self.warmup_steps > self.steps:
-            yield "warmup_steps", f"found {self.warmup_steps}, allowed: at most steps = {self.steps}"
+    _warmup = at_most("warmup_steps", "steps")
 
 
 class TaskTraining(WarmedUp):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from relearn.params.conflicts import Conflict, check, forecast
 from relearn.params.forecast_memory import Need, attention, transformer
@@ -15,22 +15,21 @@ from relearn.params.types import (
     BatchSize,
     CharactersOrAll,
     Count,
+    Distinct,
+    Distinct0,
     Layers,
     Length,
     LengthOrNone,
     NotNegative,
     OwnSeeds,
     Positive,
+    Rising,
     SampleCount,
     SamplesOrAll,
     Section,
     Share,
     Steps,
-    Unique,
-    Unique0,
     Vocabulary,
-    ascending,
-    unique,
 )
 from relearn.params.vision import Betas
 from relearn.studies.long_short.params_lra import Schedules, Sizes, WarmedUp
@@ -45,7 +44,7 @@ Stream = Literal["enwik8", "text8", "warandpeace", "pydoc_topics"]
 
 
 class PrepareCharStream(Section):
-    datasets: Annotated[list[Stream], Unique, AfterValidator(unique)]
+    datasets: Distinct[Stream]
     characters: CharactersOrAll
 
     @check
@@ -116,10 +115,8 @@ class TrainCharLM(Section):
     """
 
     seeds: OwnSeeds
-    variants: Annotated[
-        list[Literal["dual_norm", "no_dual_norm", "full", "large"]], Unique, AfterValidator(unique)
-    ]
-    large_datasets: Annotated[list[Stream], Unique0, AfterValidator(unique)]
+    variants: Distinct[Literal["dual_norm", "no_dual_norm", "full", "large"]]
+    large_datasets: Distinct0[Stream]
     text8_lr: NotNegative
     phases: Annotated[list[Phase], Field(min_length=1, max_length=LONGEST_LIST)]
     betas: Betas
@@ -145,9 +142,9 @@ class Curve(Causal):
     """The cache of ``full`` and ``long_short`` is as long as the input; the other names state their cache."""
 
     vocabulary: Vocabulary
-    attentions: Annotated[list[OneCost], Unique, AfterValidator(unique)]
-    lengths: Annotated[list[CurveLength], Unique, AfterValidator(ascending)]
-    batches: Annotated[list[BatchSize], Unique, AfterValidator(ascending)]
+    attentions: Distinct[OneCost]
+    lengths: Rising[CurveLength]
+    batches: Rising[BatchSize]
     full_longest: Length
     repeats: Count
     memory: bool
@@ -186,9 +183,7 @@ class Stage(WarmedUp):
 class ConvertRoberta(Section):
     """``checkpoint`` applies to all variants except ``*_large``; "" trains an encoder from scratch."""
 
-    variants: Annotated[
-        list[Literal["full", "long_short", "full_large", "long_short_large"]], Unique, AfterValidator(unique)
-    ]
+    variants: Distinct[Literal["full", "long_short", "full_large", "long_short_large"]]
     dataset: Literal["imdb", "python"]
     train_samples: SamplesOrAll
     valid_samples: SamplesOrAll

@@ -7,32 +7,33 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.conflicts import Conflict, check, forecast, multiples_of
 from relearn.params.forecast_memory import Need, jacobian, transformer
 from relearn.params.types import (
     LONGEST_LIST,
     Batch,
     Count,
+    Distinct,
+    Distinct0,
     Heads,
     Length,
     NotNegative,
     Positive,
+    Rising,
+    Rising0,
     SampleCount,
     Section,
     Seeds,
     Share,
     Side,
-    Unique,
-    Unique0,
     Width,
     ascending,
-    unique,
 )
 from relearn.params.vision import Betas, Epochs, Optimizer, VisionImages
 
-Lengths = Annotated[list[Length], Unique, AfterValidator(ascending)]
-Dims = Annotated[list[Annotated[Width, Field(ge=2)]], Unique, AfterValidator(ascending)]
-Positives = Annotated[list[Positive], Unique, AfterValidator(unique)]
+Lengths = Rising[Length]
+Dims = Rising[Annotated[Width, Field(ge=2)]]
+Positives = Distinct[Positive]
 
 
 class LayerNormCases(Section):
@@ -96,7 +97,7 @@ Outliers = Literal["cifar100", "svhn", "corrupted", "gaussian_noise", "uniform_n
 class Uncertainty(Section):
     bins: Count
     images: Annotated[SampleCount, Field(ge=2)]
-    sets: Annotated[list[Outliers], Unique, AfterValidator(unique)]
+    sets: Distinct[Outliers]
     distances: Annotated[
         list[NotNegative], Field(min_length=2, max_length=LONGEST_LIST), AfterValidator(ascending)
     ]
@@ -106,10 +107,10 @@ Variant = Literal["dot_dense", "dot_gp", "lrsa_dense", "lrsa_gp"]
 
 
 class Grid(Section):
-    depths: Annotated[list[Literal[6, 12]], Unique0, AfterValidator(ascending)]
+    depths: Rising0[Literal[6, 12]]
     optimisers: Optimisers
-    pretrained: Annotated[list[Variant], Unique0, AfterValidator(unique)]
-    variants: Annotated[list[Variant], Unique, AfterValidator(unique)]
+    pretrained: Distinct0[Variant]
+    variants: Distinct[Variant]
 
 
 class LRFormer(Section):
@@ -125,11 +126,7 @@ class LRFormer(Section):
     def _patches(self) -> Iterator[Conflict]:
         yield from self.images.patch_conflicts(self.network.patch_size)
 
-    @check
-    def _heads(self) -> Iterator[Conflict]:
-        dim, heads = self.network.dim, self.network.heads
-        if dim % heads:
-            yield "network.dim", f"found {dim}, allowed: multiples of heads = {heads}"
+    _heads = multiples_of("network.dim", "network.heads")
 
     @check
     def _batches(self) -> Iterator[Conflict]:

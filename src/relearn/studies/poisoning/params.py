@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from relearn.data import DATASETS
 from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, images_for_testing
-from relearn.params.conflicts import Conflict, check
+from relearn.params.conflicts import Conflict, at_most, check
 from relearn.params.types import (
     BatchSize,
     Class,
@@ -21,15 +21,14 @@ from relearn.params.types import (
     OneOf,
     Padding,
     Positive,
+    Rising,
     SampleCount,
     Section,
     Seeds,
     Share,
     Steps,
-    Unique,
     Width,
     also,
-    ascending,
 )
 from relearn.runs import plugins
 from relearn.studies.poisoning.params_studies import (
@@ -51,11 +50,7 @@ class Prepare(Section):
     fine_tune_per_class: SampleCount
     pool_per_class: SampleCount
 
-    @check
-    def _fine_tuning_images(self) -> Iterator[Conflict]:
-        found, most = self.fine_tune_per_class, self.pool_per_class
-        if found > most:
-            yield "fine_tune_per_class", f"found {found}, allowed: at most pool_per_class = {most}"
+    _fine_tuning_images = at_most("fine_tune_per_class", "pool_per_class")
 
     @check
     def _images(self) -> Iterator[Conflict]:
@@ -180,7 +175,7 @@ class Craft(Section):
 
 class DeepKNN(Section):
     k: Count
-    sweep: Annotated[list[Count], Unique, AfterValidator(ascending)]
+    sweep: Rising[Count]
     include_self: bool
     label_ties: Literal["keep", "smallest"]
 
@@ -250,7 +245,7 @@ class Train(Section):
 
 
 class Pgd(Section):
-    eps: Annotated[list[Annotated[float, Field(gt=0, le=1)]], Unique, AfterValidator(ascending)]
+    eps: Rising[Annotated[float, Field(gt=0, le=1)]]
     steps: Count
     restarts: Count
     images: SampleCount
@@ -284,11 +279,7 @@ class Poisoning(Section):
     studies: Studies
     evaluate: Evaluate
 
-    @check
-    def _poisons(self) -> Iterator[Conflict]:
-        found, most = self.craft.poisons, self.prepare.fine_tune_per_class
-        if found > most:
-            yield "craft.poisons", f"found {found}, allowed: at most fine_tune_per_class = {most}"
+    _poisons = at_most("craft.poisons", "prepare.fine_tune_per_class", "fine_tune_per_class")
 
     @check
     def _targets(self) -> Iterator[Conflict]:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator
-
 from relearn.methods import DEFENCES, MIXTURES, VOTES
 from relearn.params.types import (
     Count,
+    Distinct,
+    Distinct0,
     OneOf,
     Padding,
     Positive,
+    Rising,
     Section,
     Several,
     Share,
     Steps,
-    Unique,
-    Unique0,
     also,
-    ascending,
-    unique,
 )
 from relearn.runs import plugins
 
@@ -32,7 +29,7 @@ PUBLISHED = (
 Architecture = Annotated[str, OneOf((*PUBLISHED, *plugins.installed()["relearn.models"]))]
 
 Defence = Annotated[str, OneOf((*DEFENCES, *VOTES, "adversarial_training"))]
-Architectures = Annotated[list[Architecture], Unique, AfterValidator(unique)]
+Architectures = Distinct[Architecture]
 
 
 class CropAndFlip(Section):
@@ -56,15 +53,15 @@ class Mixture(Section):
 
 class Substitutes(Section):
     architectures: Architectures
-    dropout: Annotated[list[Share], Unique, AfterValidator(unique)]
+    dropout: Distinct[Share]
 
 
 class Victims(Section):
     architectures: Architectures
 
 
-Names = Annotated[list[Architecture], Unique0, AfterValidator(unique)]
-Defences = Annotated[list[Defence], Unique0, AfterValidator(unique)]
+Names = Distinct0[Architecture]
+Defences = Distinct0[Defence]
 
 
 @also(plugins.installed()["relearn.attacks"], Defences)
@@ -77,7 +74,7 @@ class TransferStudy(Section):
 
 
 class DropoutStudy(Section):
-    attacks: Annotated[list[Literal["feature_collision", "convex_polytope"]], Unique0, AfterValidator(unique)]
+    attacks: Distinct0[Literal["feature_collision", "convex_polytope"]]
     watch_every: Steps
     victims: Names
 
@@ -86,43 +83,35 @@ class OverlapStudy(Section):
     """``shared``: whether the victims see all images of each class, the middle half, or the half that no substitute has seen."""
 
     attack: Literal["convex_polytope"]
-    shared: Annotated[list[Literal["full", "half", "disjoint"]], Unique0, AfterValidator(unique)]
+    shared: Distinct0[Literal["full", "half", "disjoint"]]
     substitutes: Substitutes
     victims: Names
 
 
 class EndToEndStudy(Section):
-    attacks: Annotated[
-        list[Literal["convex_polytope", "multi_layer", "multi_layer_as_released"]],
-        Unique0,
-        AfterValidator(unique),
-    ]
-    defences: Annotated[list[Annotated[str, OneOf(MIXTURES)]], Unique0, AfterValidator(unique)]
+    attacks: Distinct0[Literal["convex_polytope", "multi_layer", "multi_layer_as_released"]]
+    defences: Distinct0[Annotated[str, OneOf(MIXTURES)]]
     substitutes: Substitutes
     victims: Names
     targets: Count
 
 
 class ImbalanceStudy(Section):
-    attacks: Annotated[list[Literal["feature_collision", "convex_polytope"]], Unique0, AfterValidator(unique)]
+    attacks: Distinct0[Literal["feature_collision", "convex_polytope"]]
     victims: Names
     k: Count
-    class_sizes: Annotated[list[Count], Unique, AfterValidator(ascending)]
+    class_sizes: Rising[Count]
 
 
 class WhiteBoxStudy(Section):
-    attacks: Annotated[
-        list[
-            Literal[
-                "white_box_feature_collision",
-                "white_box_convex_polytope",
-                "white_box_bullseye_polytope",
-                "white_box_collision",
-                "white_box_watermark",
-            ]
-        ],
-        Unique0,
-        AfterValidator(unique),
+    attacks: Distinct0[
+        Literal[
+            "white_box_feature_collision",
+            "white_box_convex_polytope",
+            "white_box_bullseye_polytope",
+            "white_box_collision",
+            "white_box_watermark",
+        ]
     ]
     victim: Architecture
 
@@ -137,11 +126,7 @@ class Studies(Section):
     """``left_out``: attacks of ``transfer`` that do not run; no claim is about them."""
 
     transfer: TransferStudy
-    left_out: Annotated[
-        list[Literal["bullseye_polytope", "gradient_matching", "adaptive_polytope"]],
-        Unique0,
-        AfterValidator(unique),
-    ]
+    left_out: Distinct0[Literal["bullseye_polytope", "gradient_matching", "adaptive_polytope"]]
     dropout: DropoutStudy
     overlap: OverlapStudy
     end_to_end: EndToEndStudy

@@ -12,34 +12,20 @@ from relearn.params.types import (
     LONGEST_LIST,
     BatchSize,
     Count,
+    Distinct0,
     OneOf,
+    Rising,
     SamplesOrAll,
     Section,
     Side,
     Unique,
-    Unique0,
     ascending,
     unique,
 )
+from relearn.report.derived import CORRUPTIONS
 from relearn.studies.vision import LONG_SHORT
 
-Corruption = Literal[
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "defocus_blur",
-    "glass_blur",
-    "motion_blur",
-    "zoom_blur",
-    "snow",
-    "frost",
-    "fog",
-    "brightness",
-    "contrast",
-    "elastic_transform",
-    "pixelate",
-    "jpeg_compression",
-]
+Corruption = Annotated[str, OneOf(CORRUPTIONS)]
 Fault = Literal["fail", "skip"]
 Network = Annotated[str, OneOf(LONG_SHORT)]
 
@@ -92,12 +78,12 @@ class Checkpoint(Section):
 
 
 class Withstand(Section):
-    networks: Annotated[list[Network], Unique0, AfterValidator(unique)]
+    networks: Distinct0[Network]
     reference: Network
     checkpoints: Annotated[list[Checkpoint], Field(max_length=LONGEST_LIST)]
     images: SamplesOrAll
-    corruptions: Annotated[list[Corruption], Unique0, AfterValidator(unique)]
-    severities: Annotated[list[Annotated[int, Field(ge=1, le=5)]], Unique, AfterValidator(ascending)]
+    corruptions: Distinct0[Corruption]
+    severities: Rising[Annotated[int, Field(ge=1, le=5)]]
     pgd: Pgd
     sets: Sets
     protocol: Protocol

@@ -10,6 +10,7 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
+from relearn.report.figures.panels import by_column
 from relearn.report.figures.style import (
     COLOURS,
     MUTED,
@@ -40,12 +41,7 @@ LOOK: dict[str, dict[str, Any]] = {
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """One row per panel, initialisation and layer: mean and range over runs; non-finite values are left out."""
-    return [
-        p
-        for column in artefact.columns
-        for row in artefact.rows
-        for p in _line(artefact, row, column, evidence)
-    ]
+    return by_column(_line, artefact, evidence)
 
 
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.classified import guess
+from relearn.report.figures.panels import by_column, in_lines, panels
 from relearn.report.figures.style import (
     COLOURS,
     MUTED,
@@ -15,7 +16,6 @@ from relearn.report.figures.style import (
     chance_line,
     empty_figure,
     in_percent,
-    not_run,
     number,
     plural,
 )
@@ -30,12 +30,7 @@ COLOUR = {"kaiming": COLOURS["start"], "gradinit": COLOURS["gradinit"]}
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """One row per panel, initialisation and epoch: mean and range over the seeds that reached this epoch."""
-    return [
-        p
-        for column in artefact.columns
-        for row in artefact.rows
-        for p in _line(artefact, row, column, evidence)
-    ]
+    return by_column(_line, artefact, evidence)
 
 
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
@@ -66,20 +61,11 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     """One panel per network with a shared accuracy axis, and the number of diverged runs below the curves."""
     from matplotlib.lines import Line2D
-    from seaborn import despine
 
     with apply_style():
         figure = empty_figure(3.2)
         grid = figure.subplots(1, len(artefact.columns), squeeze=False, sharey=True)[0]
-        for axes, column in zip(grid, artefact.columns):
-            here = [point for point in points if point["panel"] == column.id]
-            axes.set_title(column.title.replace(", ", "\n"))
-            axes.set_xlabel("Epoch")
-            despine(ax=axes, left=True)
-            if not here:
-                axes.set(xticks=[])
-                not_run(axes)
-                continue
+        for axes, column, here in panels(grid, artefact.columns, points, "Epoch", in_lines):
             for row in artefact.rows:
                 line = [point for point in here if point["series"] == row.id]
                 _curve(axes, line, COLOUR[row.id], f"{row.title}, {column.title}")

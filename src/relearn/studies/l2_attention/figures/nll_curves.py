@@ -7,7 +7,7 @@ from typing import Any
 
 from relearn.report import published
 from relearn.report.artefacts import Artefact, Row
-from relearn.report.figures.panels import empty
+from relearn.report.figures.panels import panels
 from relearn.report.figures.style import MUTED, SMALL, apply_style, empty_figure, number, plural, sequential
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
@@ -89,7 +89,6 @@ def _printed(artefact: Artefact) -> list[dict[str, Any]]:
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     """Draw all panels with a shared NLL axis; diverged depths are named above the panel, where no curve covers the text."""
     from matplotlib.lines import Line2D
-    from seaborn import despine
 
     curves = [point for point in points if isinstance(point["series"], int)]
     floors = {point["series"]: point["nll"] for point in points if point["series"] in FLOORS}
@@ -103,17 +102,10 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         room = (
             "\n" if any(_lost([p for p in curves if p["panel"] == row.id]) for row in artefact.rows) else ""
         )
-        for axes, row in zip(grid, artefact.rows):
-            here = [point for point in curves if point["panel"] == row.id]
-            axes.set_title(row.title + room)
+        for axes, row, here in panels(grid, artefact.rows, curves, "Training step", lambda one: one + room):
             axes.text(
                 0, 1.02, _lost(here), transform=axes.transAxes, fontsize=SMALL, color=MUTED, va="bottom"
             )
-            axes.set_xlabel("Training step")
-            despine(ax=axes, left=True)
-            if not here:
-                empty(axes)
-                continue
             for depth, colour in colours.items():
                 line = [p for p in here if p["series"] == depth and p["step"] is not None]
                 _curve(axes, line, colour, marks[depth], row.title)

@@ -6,7 +6,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.over_seeds import by_place, spread
-from relearn.report.figures.panels import empty
+from relearn.report.figures.panels import panels
 from relearn.report.figures.style import INK, apply_style, empty_figure, few_numbers, sequential
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
@@ -63,7 +63,6 @@ def _line(column: Column, name: str, depth: int, runs: list[Run]) -> list[dict[s
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     """Panels before training in the upper row, after training in the lower one; panels of a row share their y axis."""
     from matplotlib.lines import Line2D
-    from seaborn import despine
 
     shades = sequential([row.id for row in artefact.rows if row.id != FIRST])
     looks: dict[str, dict[str, Any]] = {
@@ -78,13 +77,8 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     with apply_style():
         figure = empty_figure(5.2)
         grid = figure.subplots(2, 2, sharey="row", sharex=True)
-        for place, (axes, column) in enumerate(zip(grid.flat, artefact.columns)):
-            here = [point for point in points if point["panel"] == column.id]
-            axes.set_title(column.title)
-            despine(ax=axes, left=True)
-            if not here:
-                empty(axes)
-                continue
+        for axes, column, here in panels(grid.flat, artefact.columns, points):
+            place = artefact.columns.index(column)
             for name, look in looks.items():
                 _curve(axes, [point for point in here if point["series"] == name], look)
             axes.set_yscale("log", nonpositive="mask")

@@ -6,7 +6,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.over_seeds import by_place, spread
-from relearn.report.figures.panels import empty, rows_to_draw
+from relearn.report.figures.panels import by_row, panels, rows_to_draw
 from relearn.report.figures.style import COLOURS, apply_style, empty_figure
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
@@ -24,12 +24,7 @@ LOOKS: tuple[dict[str, Any], ...] = tuple(
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """One row per network, stage and epoch: the within-stage mean and standard deviation, both averaged over seeds."""
-    return [
-        p
-        for row in artefact.rows
-        for column in artefact.columns
-        for p in _line(artefact, row, column, evidence)
-    ]
+    return by_row(_line, artefact, evidence)
 
 
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
@@ -57,21 +52,13 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     """Panels of equal height; networks that are not in the paper appear only if they were run."""
     from matplotlib.lines import Line2D
-    from seaborn import despine
 
     rows = rows_to_draw(artefact, points)
     looks = {column.id: look for column, look in zip(artefact.columns, LOOKS)}
     with apply_style():
         figure = empty_figure(3.5)
         grid = figure.subplots(1, len(rows), squeeze=False, sharey=True)[0]
-        for axes, row in zip(grid, rows):
-            here = [point for point in points if point["panel"] == row.id]
-            axes.set_title(row.title)
-            axes.set_xlabel("Epoch")
-            despine(ax=axes, left=True)
-            if not here:
-                empty(axes)
-                continue
+        for axes, _, here in panels(grid, rows, points, "Epoch"):
             for at, (name, look) in enumerate(looks.items()):
                 shift = APART * (at - (len(looks) - 1) / 2)
                 _curve(axes, [point for point in here if point["series"] == name], look, shift)

@@ -10,7 +10,7 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.classified import guess
 from relearn.report.figures.over_seeds import by_place, spread
-from relearn.report.figures.panels import empty
+from relearn.report.figures.panels import by_column, panels
 from relearn.report.figures.style import (
     COLOURS,
     MUTED,
@@ -40,12 +40,7 @@ EDGE = 0.06  # margin, relative to the range shown
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """One row per panel, network and epoch: the mean over seeds and their range; each diverged training has its own rows."""
-    return [
-        p
-        for column in artefact.columns
-        for row in artefact.rows
-        for p in _line(artefact, row, column, evidence)
-    ]
+    return by_column(_line, artefact, evidence)
 
 
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
@@ -66,20 +61,14 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     """A cross ends the thin line of a diverged training; the network's label counts these."""
     from matplotlib.lines import Line2D
-    from seaborn import despine
 
     there = {point["series"] for point in points}
     shown = [row for row in artefact.rows if row.id in there]
     with apply_style():
         figure = empty_figure(3.9)
-        for axes, column in zip(figure.subplots(1, len(artefact.columns)), artefact.columns):
-            here = [p for p in points if p["panel"] == column.id and p["epoch"] is not None]
-            axes.set_title(column.title)
-            axes.set_xlabel("Epoch")
-            despine(ax=axes, left=True)
-            if not here:
-                empty(axes)
-                continue
+        grid = figure.subplots(1, len(artefact.columns))
+        drawn = [point for point in points if point["epoch"] is not None]
+        for axes, column, here in panels(grid, artefact.columns, drawn, "Epoch"):
             low, high = _limits(here)
             axes.set_ylim(low, high)
             for row in shown:

@@ -13,7 +13,7 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column
 from relearn.report.derived import rows_of
 from relearn.report.figures.over_seeds import spread
-from relearn.report.figures.panels import empty
+from relearn.report.figures.panels import panels
 from relearn.report.figures.style import (
     COLOURS,
     INK,
@@ -61,20 +61,13 @@ def _panel(column: Column, runs: list[Run]) -> list[dict[str, Any]]:
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     """Draw memory on the left and time on the right, as in the paper."""
     from matplotlib.lines import Line2D
-    from seaborn import despine
 
     batches = sorted({point["batch"] for point in points})
     colours = {batch: BATCH[at % len(BATCH)] for at, batch in enumerate(batches)}
     with apply_style():
         figure = empty_figure(4.0)
-        for axes, column in zip(figure.subplots(1, len(artefact.columns)), artefact.columns):
-            here = [point for point in points if point["panel"] == column.id]
-            axes.set_title(column.title)
-            axes.set_xlabel("Length of the sequence")
-            despine(ax=axes, left=True)
-            if not here:
-                empty(axes)
-                continue
+        grid = figure.subplots(1, len(artefact.columns))
+        for axes, column, here in panels(grid, artefact.columns, points, "Length of the sequence"):
             axes.set_ylabel(LABEL.get(column.unit, column.unit))
             for name, batch in dict.fromkeys((point["attention"], point["batch"]) for point in here):
                 line = [point for point in here if (point["attention"], point["batch"]) == (name, batch)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.over_seeds import by_place, spread
-from relearn.report.figures.panels import empty
+from relearn.report.figures.panels import by_row, empty
 from relearn.report.figures.style import COLOURS, INK, apply_style, empty_figure, number, plural
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
@@ -29,12 +29,7 @@ PAPER, OURS = "As in the paper", "Other networks"
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """One row per moment, network and layer: mean and range over seeds."""
-    return [
-        point
-        for row in artefact.rows
-        for column in artefact.columns
-        for point in _line(artefact, row, column, evidence)
-    ]
+    return by_row(_line, artefact, evidence)
 
 
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from relearn.report.cases import Cases, Row, cases, counter_example
-from relearn.report.comparisons import Comparison, Finding
+from relearn.report.comparisons import Finding
 from relearn.report.quantities import Evidence
 from relearn.studies.lrformer.claims import trained
 
@@ -95,7 +95,4 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
     "gp_is_distance_aware": trained.gp_is_distance_aware,
 }
 
-
-def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Reasons why a comparison of trained classifiers is underpowered; the other claims of this study are exact."""
-    return trained.power(comparison, evidence)
+power = trained.power

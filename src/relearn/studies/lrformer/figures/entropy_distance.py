@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures.panels import empty
+from relearn.report.figures.panels import by_column, in_lines, panels
 from relearn.report.figures.style import SMALL, apply_style, empty_figure, in_percent
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
@@ -18,12 +18,7 @@ BARS = "bands: lowest to highest seed"
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """One row per panel, variant and distance: entropy relative to its maximum, mean over seeds and range; mean variance."""
-    return [
-        point
-        for column in artefact.columns
-        for row in artefact.rows
-        for point in _line(artefact, row, column, evidence)
-    ]
+    return by_column(_line, artefact, evidence)
 
 
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
@@ -60,22 +55,15 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     """All panels share one axis, from 0 to the entropy of a uniform prediction; distances are on a log axis that includes 0."""
     from matplotlib.lines import Line2D
     from matplotlib.ticker import NullLocator
-    from seaborn import despine
 
     columns = with_points(artefact.columns, points)
     with apply_style():
         figure = empty_figure(3.3)
         grid = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
-        for axes, column in zip(grid, columns):
-            here = [point for point in points if point["panel"] == column.id]
-            axes.set_title(column.title.replace(", ", "\n"))
-            axes.set_xlabel("Distance, σ (log)")
+        for axes in grid:
             axes.set_ylim(-0.03, 1.03)
             in_percent(axes.yaxis)
-            despine(ax=axes, left=True)
-            if not here:
-                empty(axes)
-                continue
+        for axes, _, here in panels(grid, columns, points, "Distance, σ (log)", in_lines):
             for row in artefact.rows:
                 line = [point for point in here if point["series"] == row.id]
                 xs, ys, low, high = (

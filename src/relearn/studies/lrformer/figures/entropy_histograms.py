@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures.panels import empty
+from relearn.report.figures.panels import by_column, empty
 from relearn.report.figures.style import INK, SHADE, apply_style, empty_figure, in_percent
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
@@ -27,12 +27,7 @@ COLOUR = dict(zip(NAMES, ("#0173B2", "#DE8F05", "#029E73", "#CC78BC", "#B3440B",
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """One row per variant, depth, set and bin: the bin's share of the set's images, averaged over seeds."""
-    return [
-        point
-        for column in artefact.columns
-        for row in artefact.rows
-        for point in _panel(artefact, row, column, evidence)
-    ]
+    return by_column(_panel, artefact, evidence)
 
 
 def _panel(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:

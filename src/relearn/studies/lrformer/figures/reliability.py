@@ -7,7 +7,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.classified import guess
-from relearn.report.figures.panels import empty
+from relearn.report.figures.panels import by_column, panels
 from relearn.report.figures.style import (
     MUTED,
     apply_style,
@@ -33,12 +33,7 @@ LEAST = 0.005  # share of all samples; smaller bins are not drawn, because their
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """One row per panel, variant and non-empty bin, pooled over seeds; ``share`` is the bin's share of all samples."""
-    return [
-        point
-        for column in artefact.columns
-        for row in artefact.rows
-        for point in _line(artefact, row, column, evidence)
-    ]
+    return by_column(_line, artefact, evidence)
 
 
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
@@ -66,20 +61,13 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     """A network is calibrated on the diagonal and overconfident below it. The area of a point shows its bin's share of the samples."""
     from matplotlib.lines import Line2D
-    from seaborn import despine
 
     columns = with_points(artefact.columns, points)
     with apply_style():
         figure = empty_figure(4.3)
         grid = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
-        for axes, column in zip(grid, columns):
-            here = [p for p in points if p["panel"] == column.id and p["share"] >= LEAST]
-            axes.set_title(column.title)
-            axes.set_xlabel("Confidence of the prediction")
-            despine(ax=axes, left=True)
-            if not here:
-                empty(axes)
-                continue
+        drawn = [point for point in points if point["share"] >= LEAST]
+        for axes, column, here in panels(grid, columns, drawn, "Confidence of the prediction"):
             axes.plot([0, 1], [0, 1], color=MUTED, lw=1, ls=(0, (1, 2)), zorder=2)
             for row in artefact.rows:
                 line = [p for p in here if p["series"] == row.id]
