@@ -264,20 +264,21 @@ def test_three_branches_a_block_reach_the_third_power() -> None:
     kappa, blocks = 1.0, 10_000
     found = residual_bound([kappa] * (3 * blocks), alpha=1 / blocks)
     assert found == pytest.approx(math.exp(3 * kappa), rel=1e-3) and found > 5 * math.exp(kappa)
+    assert residual_bound([kappa] * 300, alpha=1 / 100) == pytest.approx(19.8, abs=0.05)
 
 
-def test_a_stack_of_small_maps_obeys_the_corrected_bound_and_can_exceed_the_printed_one() -> None:
-    """f constant: κ = 0, so exp(κ) = 1, but two CenterNorms of width 2 stretch by 2 each."""
-    x = torch.tensor([1.0, -1.0], **F64)
+@pytest.mark.parametrize(("dim", "stretch"), [(2, 4.0), (64, 1.0320)])
+def test_a_stack_of_small_maps_obeys_the_corrected_bound_and_can_exceed_the_printed_one(dim, stretch) -> None:
+    """f constant: κ = 0, so exp(κ) = 1, but each of two CenterNorms stretches by D/(D-1)."""
 
     def centre(z: Tensor) -> Tensor:
-        return 2 * (z - z.mean())
+        return dim / (dim - 1) * (z - z.mean())
 
-    jacobian = torch.func.jacrev(lambda z: centre(centre(z + 0.5 * torch.ones(2, **F64))))(x)
+    jacobian = torch.func.jacrev(lambda z: centre(centre(z + 0.5)))(normal(0, dim))
     found = float(torch.linalg.matrix_norm(jacobian, 2))
-    assert found == pytest.approx(4) and residual_bound([0.0], form="printed") == 1
-    both = [float(centre_norm_constant(2))] * 2
-    assert residual_bound([0.0], others=both) == pytest.approx(4)
+    assert found == pytest.approx(stretch, abs=5e-5) and residual_bound([0.0], form="printed") == 1
+    both = [float(centre_norm_constant(dim))] * 2
+    assert residual_bound([0.0], others=both) == pytest.approx(found)
 
 
 def test_too_large_numbers_and_refusals() -> None:

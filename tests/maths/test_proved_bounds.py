@@ -46,7 +46,7 @@ def weights(y: Tensor, seen: Tensor) -> Tensor:
 
 @given(cases)
 @settings(max_examples=80, deadline=None)
-def test_k11(case: tuple[int, int, int, float, bool]) -> None:
+def test_every_step_of_the_bound_on_l2_attention_holds(case: tuple[int, int, int, float, bool]) -> None:
     seed, n, width, power, masked = case
     y, seen = 10**power * normal(seed, n, width), mask_of(seed, n, masked)
     p, c = weights(y, seen), covariance_bound(n)
@@ -116,7 +116,9 @@ def slope(u: Tensor) -> Tensor:
 
 @given(cases, st.integers(1, 6), st.floats(0.1, 12))
 @settings(max_examples=80, deadline=None)
-def test_t1_and_t2(case: tuple[int, int, int, float, bool], head: int, tau: float) -> None:
+def test_every_step_of_the_bounds_on_cosine_attention_holds(
+    case: tuple[int, int, int, float, bool], head: int, tau: float
+) -> None:
     seed, n, dim, power, masked = case
     x, (wq, wk, wv) = 10**power * normal(seed, n, dim), normal(seed + 1, 3, dim, head)
     bias = normal(seed + 2, n, n).masked_fill(~mask_of(seed, n, masked), -math.inf)

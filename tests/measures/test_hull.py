@@ -77,6 +77,21 @@ def test_one_sided_derivative_of_the_proof_is_not_zero() -> None:
     assert eta.grad == 1
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 5))
+def test_the_derivative_at_the_nearest_point_is_never_negative_and_the_shifted_plane_separates(
+    seed: int, k: int
+) -> None:
+    """Errata Z1 and Z2, corrected: g'(0+) = (u - t)(p_j - u) is what the unshifted classifier gives p_j."""
+    generator = torch.Generator().manual_seed(seed)
+    poisons, target = torch.randn(k + 1, 3, generator=generator, dtype=torch.float64).split([k, 1])
+    w, b = nearest_point_classifier(poisons, target[0], shifted=False)
+    assert bool((poisons @ w + b >= -1e-6).all())
+    if float(w.norm()) > 1e-2:  # else the target lies in the hull and nothing separates it
+        w, b = nearest_point_classifier(poisons, target[0])
+        assert bool((poisons @ w + b > 0).all()) and float(target[0] @ w + b) < 0
+
+
 def test_sampled_classifiers_agree_with_the_linear_program() -> None:
     """Inside, no random classifier that accepts all poisons refuses the target; outside, some does."""
     generator = torch.Generator().manual_seed(0)

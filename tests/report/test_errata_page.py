@@ -57,6 +57,15 @@ def test_another_word_would_be_seen():
     assert not sections(text)[first].startswith(as_printed(first, ENTRIES[first]))
 
 
+def test_every_erratum_names_tests_that_exist():
+    assert {"Z1", "Z2", "Z3"} <= set(ENTRIES)
+    for entry in ENTRIES.values():
+        assert set(entry["tests"]) == {"counter_example", "corrected"}
+        for test in entry["tests"].values():
+            file, _, name = test.partition("::")
+            assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), test
+
+
 def test_links_of_the_page_exist():
     for link in re.findall(r"\]\(([^)#]+)\)", PAGE.read_text(encoding="utf-8")):
         assert (PAGE.parent / link).exists(), link

@@ -113,7 +113,7 @@ def named(rows_of_stack, case: str, **more):
     return [row for row in rows_of_stack if row["case"] == case and all(row[k] == v for k, v in more.items())]
 
 
-def test_every_case_holds(rows_of_stack) -> None:
+def test_every_stack_obeys_the_corrected_product(rows_of_stack) -> None:
     assert len(rows_of_stack) == 2 * 2 + 2 + 2 + 1
     assert all(tuple(row) == residual_stack.COLUMNS and row["holds"] for row in rows_of_stack)
     assert all(row["norm"] > 0.5 for row in rows_of_stack)
