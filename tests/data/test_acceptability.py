@@ -63,7 +63,7 @@ def test_words_alone_know_misspellings(task: Acceptability) -> None:
 
 
 @given(SENTENCES, st.sampled_from(list(WEIGHTS)), st.integers(0, 999))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_each_edit_is_what_it_says(words: list[str], kind: str, seed: int) -> None:
     found = apply_edit(words, kind, POOL, random.Random(seed))
     assert found[0] == words[0] and found[-1] == words[-1]

@@ -125,7 +125,7 @@ def test_subsets_are_evenly_spaced_among_those_that_stay() -> None:
     ),
     st.integers(0, 4),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_text_goes_there_and_back(train: list[str], test: list[str], count: int) -> None:
     got, metrics = prepare(
         Text(train, test, test, {}), name="any", max_length=9, train_sentences=count, test_sentences=count

@@ -23,7 +23,7 @@ contents = st.binary(min_size=40, max_size=400) | st.text("ab ", min_size=40, ma
 
 
 @given(contents)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_parts_side_by_side_are_the_stream(content: bytes) -> None:
     stream, metrics = prepare(content, name="x")
     assert b"".join(stream.decode(stream.parts[part].tolist()) for part in PARTS) == content
@@ -44,7 +44,7 @@ def slow(train: list[int], test: list[int], kinds: int) -> tuple[float, float]:
 
 
 @given(contents)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_cross_entropies_are_those_of_a_slow_count(content: bytes) -> None:
     stream, metrics = prepare(content, name="x")
     expected = slow(stream.parts["train"].tolist(), stream.parts["test"].tolist(), stream.vocabulary)
@@ -120,7 +120,7 @@ def slow_of_lines(train: list[list[int]], test: list[list[int]]) -> tuple[float,
 
 
 @given(lines, lines)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_against_slow_dictionaries(train: list, test: list) -> None:
     got = cross_entropies(flat(train), flat(test), vocabulary=V)
     assert got == pytest.approx(slow_of_lines(train, test), abs=1e-12)

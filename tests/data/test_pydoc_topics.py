@@ -52,7 +52,7 @@ LINE = st.text("ab .*", max_size=4)
 
 
 @given(st.dictionaries(st.sampled_from([*chain(*NAMES.values())]), st.lists(LINE, max_size=6), max_size=8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_line_once_in_the_part_of_a_topic_that_has_it(topics: dict[str, list[str]]) -> None:
     got = parts_of({name: "\n".join(lines) for name, lines in topics.items()})
     flat = [line for part in got.values() for line in part]

@@ -15,7 +15,7 @@ TOKENIZER = train(TEXTS, 300)
 
 
 @given(st.text(min_size=1, max_size=40))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_text_comes_back(text: str) -> None:
     (row,) = TOKENIZER.encode([text], 1000)
     assert row[0] == TOKENIZER.bos and row[-1] == TOKENIZER.eos

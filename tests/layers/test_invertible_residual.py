@@ -38,7 +38,7 @@ def block(rate: float = 0.9, dim: int = 4, norm: str = "inf", seed: int = 0) -> 
 
 
 @given(st.floats(0.0, 0.95), st.integers(1, 5), st.integers(0, 100), st.sampled_from(["inf", "two"]))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_back_and_forth(rate, dim, seed, norm):
     one = block(rate, dim, norm, seed)
     x = 3 * torch.randn(2, 3, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))

@@ -115,7 +115,7 @@ def masks(batch: int, length: int, classes: int, seed: int) -> Tensor:
     masked=st.booleans(),
     seed=st.integers(0, 100),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_equals_dense_attention(
     fused: bool,
     length: int,
@@ -156,7 +156,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 5000), st.sampled_from([(8, 32), (4, 3), (0, 5)]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_pieces_hold_every_token_of_every_head_once(
     batch: int, heads: int, length: int, sizes: tuple[int, int]
 ) -> None:

@@ -120,7 +120,7 @@ def truth(layer: LongShortAttention2d, x: Tensor, grid: tuple[int, int], reach: 
     return torch.stack(answers)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.tuples(st.integers(1, 6), st.integers(1, 5)),
     st.integers(0, 4),

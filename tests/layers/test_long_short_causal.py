@@ -174,7 +174,7 @@ def test_the_backward_pass_is_the_derivative(
 
 
 @given(st.integers(1, 5), st.integers(1, 4), st.integers(1, 3))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_distances_go_back_to_their_places_and_no_place_is_written_twice(
     w: int, blocks: int, groups: int
 ) -> None:
@@ -250,7 +250,7 @@ def test_the_projection_alone_skips_the_own_segment() -> None:
 
 
 @given(st.integers(1, 12), st.integers(1, 12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_coverage_is_the_rule_of_the_greatest_common_divisor(w: int, l: int) -> None:  # noqa: E741
     gap = any(l * (t // l) < w * (t // w - 1) for t in range(3 * math.lcm(w, l)))
     if gap:
@@ -261,7 +261,7 @@ def test_coverage_is_the_rule_of_the_greatest_common_divisor(w: int, l: int) -> 
 
 
 @given(st.integers(0, 1000), st.sampled_from(SIZES), st.lists(st.integers(1, 6), min_size=2, max_size=4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_sequence_in_parts_is_the_whole(seed: int, sizes: tuple[int, int, int], parts: list[int]) -> None:
     one = layer(*sizes, seed).requires_grad_(False)
     x, _ = inputs(0, sum(parts), seed)

@@ -73,7 +73,7 @@ def test_scale_of_the_input_without_eps(t: float) -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 4), st.sampled_from([1, 2]), st.floats(-3, 3), st.floats(-1, 2))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_jacobians_stay_below_the_bound(
     seed: int, length: int, heads: int, size: float, alpha: float
 ) -> None:

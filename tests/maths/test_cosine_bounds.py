@@ -63,7 +63,7 @@ def bounds(weights: tuple[Tensor, ...], n: int, **numbers) -> dict[tuple[str, st
     st.floats(0.05, 20),
     st.floats(0.1, 12),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_no_jacobian_exceeds_a_valid_form(seed, n, shape, size, tau) -> None:
     heads, dim, width = shape
     weights = tuple(normal(seed + i, heads, dim, width) for i in range(3))
@@ -228,7 +228,7 @@ def test_the_largest_slope_of_gelu(form: str, value: float) -> None:
 
 
 @given(st.integers(2, 12), st.integers(0, 100))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_norm_of_center_norm(dim: int, seed: int) -> None:
     gamma = torch.randn(dim, generator=torch.Generator().manual_seed(seed), **F64)
     for weight in (None, gamma):

@@ -50,7 +50,7 @@ def test_a_sample_that_overflows_keeps_its_last_finite_iterate_and_harms_no_othe
 
 
 @given(rates, st.floats(1e-9, 0.5), st.floats(0.0, 1e6))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_number_of_updates_is_the_least_that_suffices(rate, tolerance, first):
     k = updates_for(rate, tolerance, first)
     assert rate**k * first / (1 - rate) <= tolerance * (1 + 1e-9)

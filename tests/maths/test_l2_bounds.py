@@ -117,7 +117,7 @@ spreads = st.sampled_from([0.1, 1.0, 3.0, 10.0])
 
 
 @given(st.integers(0, 10**6), shapes, st.integers(1, 7), spreads, st.floats(0.05, 5))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_no_jacobian_exceeds_the_bounds(seed, shape, length, spread, size) -> None:
     w = weights(seed, *shape, size=size)
     generator = torch.Generator().manual_seed(seed + 1)
@@ -264,7 +264,7 @@ def test_the_printed_form_is_violated() -> None:
 
 
 @given(st.integers(0, 10**6), st.floats(0.1, 10), st.integers(1, 6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_bounds_scale_as_the_map_does(seed: int, factor: float, length: int) -> None:
     """X → X/t with W^Q → t W^Q leaves P as it was and takes J to t² J."""
     wq, wv, wo = weights(seed, 4, 2)

@@ -59,7 +59,7 @@ shapes = st.tuples(st.integers(1, 5), st.integers(1, 3), st.integers(1, 2))
 
 
 @given(st.integers(0, 100_000), shapes)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_jacobian_exceeds_a_corrected_form(seed: int, shape: tuple[int, int, int]) -> None:
     x, wq, wk, alpha = case(seed, *shape)
     n = shape[0]
@@ -79,7 +79,7 @@ def test_no_jacobian_exceeds_a_corrected_form(seed: int, shape: tuple[int, int, 
 
 
 @given(st.integers(0, 100_000), st.integers(1, 4), st.floats(-3, 1), st.floats(-3, 2))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_with_eps_in_both_roots(seed: int, n: int, eps: float, t: float) -> None:
     """The same forms at the smoothed roots, and one bound for every X."""
     x, wq, wk, alpha = case(seed, n, 3, 2)
@@ -143,7 +143,7 @@ def test_one_token() -> None:
 
 
 @given(st.integers(0, 100_000), st.integers(2, 9), st.floats(0.1, 10))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_distribution_passes_kappa(seed: int, n: int, size: float) -> None:
     draw = torch.Generator().manual_seed(seed)
     p = (size * torch.randn(n, generator=draw, dtype=torch.float64)).softmax(-1)
@@ -220,7 +220,7 @@ def normal(seed: int, *shape: int) -> Tensor:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40), st.floats(-3, 3), st.floats(-4, 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_jacobian_exceeds_any_form(seed: int, n: int, spread: float, eps: float) -> None:
     gamma, eps = normal(seed, n), 10**eps
     found = jacobian(10**spread * normal(seed + 1, n) ** 3, gamma, eps)
@@ -322,7 +322,7 @@ def test_the_constant_grows_like_the_root_of_n_over_27() -> None:
 
 
 @given(st.floats(0, 3), st.floats(0, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_peak_is_the_largest_on_a_grid(a: float, b: float) -> None:
     t = torch.linspace(0, 1, 20_001, dtype=torch.float64)
     value, place = peak(a, b)

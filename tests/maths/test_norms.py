@@ -27,7 +27,6 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Te
 
 
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 10**6))
-@settings(deadline=None)
 def test_inf_norm_is_attained_by_a_vector_of_signs_and_by_none_exceeded(m: int, n: int, seed: int) -> None:
     w = normal(m, n, seed=seed)
     signs = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=n)), dtype=torch.float64)
@@ -40,7 +39,6 @@ def test_rows_are_not_columns() -> None:
 
 
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 10**6))
-@settings(deadline=None)
 def test_exact_and_power_find_the_largest_singular_value(m: int, n: int, seed: int) -> None:
     w = normal(m, n, seed=seed)
     truth = float(np.linalg.svd(w.numpy(), compute_uv=False)[0])
@@ -244,7 +242,7 @@ def test_equal_entries_show_the_operator_and_not_the_flattened_kernel() -> None:
 
 
 @given(st.integers(0, 10**6), st.sampled_from(["zeros", "circular"]), st.integers(1, 2))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_at_most_the_root_of_the_kernel_size_times_the_flattened_norm(
     seed: int, mode: str, dilation: int
 ) -> None:

@@ -45,7 +45,7 @@ def weights(y: Tensor, seen: Tensor) -> Tensor:
 
 
 @given(cases)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_every_step_of_the_bound_on_l2_attention_holds(case: tuple[int, int, int, float, bool]) -> None:
     seed, n, width, power, masked = case
     y, seen = 10**power * normal(seed, n, width), mask_of(seed, n, masked)
@@ -115,7 +115,7 @@ def slope(u: Tensor) -> Tensor:
 
 
 @given(cases, st.integers(1, 6), st.floats(0.1, 12))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_every_step_of_the_bounds_on_cosine_attention_holds(
     case: tuple[int, int, int, float, bool], head: int, tau: float
 ) -> None:

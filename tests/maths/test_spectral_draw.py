@@ -21,7 +21,7 @@ def exact(matrix: Tensor) -> float:
     st.integers(1, 90),
     st.sampled_from([torch.float32, torch.float64]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_of_random_matrices(seed: int, rows: int, columns: int, dtype: torch.dtype) -> None:
     matrix = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed), dtype=dtype)
     assert largest_singular_value(matrix) == pytest.approx(exact(matrix), rel=2e-5)

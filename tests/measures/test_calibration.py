@@ -27,7 +27,7 @@ def of_confidence(confidences):
     return torch.stack([(p / (1 - p)).log(), torch.zeros_like(p)], dim=1)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.floats(0.51, 0.99), st.integers(0, 20), st.integers(1, 40))
 def test_one_confidence_for_all_is_off_by_its_distance_from_the_accuracy(confidence, right, bins):
     logits = of_confidence([confidence] * 20)

@@ -15,7 +15,7 @@ from relearn.measures.detection import defence_success, detection, mcc
 pairs = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(pairs)
 def test_counts_and_coefficient_are_scikit_learns(drawn):
     dropped, poison = np.array(drawn).T

@@ -93,7 +93,7 @@ def cloud(seed, n=40, d=7):
     return features, labels
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10_000))
 def test_against_the_definitions(seed):
     features, labels = cloud(seed)

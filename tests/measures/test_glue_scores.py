@@ -50,7 +50,7 @@ def ranks_slow(values: list[float]) -> list[float]:
     return [sum(o < v for o in values) + (sum(o == v for o in values) + 1) / 2 for v in values]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(2, 4), st.data())
 def test_classes_against_slow_formulas(classes: int, data: st.DataObject) -> None:
     length = data.draw(st.integers(1, 12))
@@ -64,7 +64,7 @@ def test_classes_against_slow_formulas(classes: int, data: st.DataObject) -> Non
         assert f1 == pytest.approx(f1_slow(given_, true), abs=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=2, max_size=12))
 def test_values_against_slow_formulas(pairs: list[tuple[int, int]]) -> None:
     given_, true = [one / 4 for one, _ in pairs], [other / 4 for _, other in pairs]

@@ -64,7 +64,7 @@ def stacked(model, given) -> dict[str, torch.Tensor]:
 
 
 @given(st.integers(2, 7), st.integers(0, 1000))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_one_pass_gives_what_all_gradients_give(number, seed):
     model = small(seed)
     rows = gradient_statistics(model, cross_entropy, batches(number, seed), count=number)

@@ -33,7 +33,7 @@ def test_a_triangle(target: tuple[float, float], expected: bool) -> None:
     assert separator_exists(TRIANGLE, torch.tensor(target)) is expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 6), st.booleans())
 def test_separator_exists_exactly_outside_and_reduction_does_not_matter(
     seed: int, k: int, d: int, inside: bool
@@ -49,7 +49,7 @@ def test_separator_exists_exactly_outside_and_reduction_does_not_matter(
     assert separator_exists(poisons, target, reduce=False) is not inside
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.floats(1e-3, 1e3))
 def test_the_answer_does_not_depend_on_scale_or_place(seed: int, scale: float) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -77,7 +77,7 @@ def test_one_sided_derivative_of_the_proof_is_not_zero() -> None:
     assert eta.grad == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6), st.integers(1, 5))
 def test_the_derivative_at_the_nearest_point_is_never_negative_and_the_shifted_plane_separates(
     seed: int, k: int

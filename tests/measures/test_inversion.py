@@ -28,7 +28,7 @@ def matrix(n: int, seed: int, lipschitz: float, norm: str) -> torch.Tensor:
     st.floats(0.1, 0.95),
     st.sampled_from(["inf", "two", "one"]),
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_a_linear_map_obeys_its_rate_in_its_norm(n, seed, lipschitz, rate, norm):
     w, c = matrix(n, seed, lipschitz, norm), rate / lipschitz
     x = torch.randn(3, n, generator=torch.Generator().manual_seed(seed + 1), dtype=torch.float64)

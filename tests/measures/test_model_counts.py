@@ -62,7 +62,7 @@ class Attention(nn.Module):
         return scaled_dot_product_attention(x, x, x)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 4), st.sampled_from([1, 3]), st.integers(3, 6))
 def test_a_convolution_has_its_products(groups, inputs, outputs, kernel, side):
     layer = nn.Conv2d(groups * inputs, groups * outputs, kernel, padding=kernel // 2, groups=groups)

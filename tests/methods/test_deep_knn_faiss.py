@@ -36,7 +36,7 @@ def sets(draw):
 
 
 @installed
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data())
 def test_the_flat_index_gives_the_exact_answers_with_their_ties(data):
     X, y = data.draw(sets())

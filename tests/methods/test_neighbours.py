@@ -26,7 +26,7 @@ def by_definition(X, k, *, queries=None, include_self=False):
     return order, np.clip(np.take_along_axis(squared, order, axis=1), 0, None)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.data())
 def test_equals_the_definition_for_any_block_dtype_and_offset(data):
     n = data.draw(st.integers(2, 60), "n")
@@ -47,7 +47,7 @@ def test_equals_the_definition_for_any_block_dtype_and_offset(data):
         np.testing.assert_array_equal(indices.numpy(), order)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.data())
 def test_ties_go_to_the_smaller_index_for_any_block(data):
     """On a small lattice far from the origin most distances tie, exactly in every arithmetic."""

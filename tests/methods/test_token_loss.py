@@ -25,7 +25,7 @@ def slow(logits: Tensor, targets: Tensor, smoothing: float) -> float:
     return total / count
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10_000),
     smoothing=st.sampled_from([0.0, 0.1, 0.5]),

@@ -64,7 +64,7 @@ def test_dot_product_equals_torchs_own_layers() -> None:
     torch.testing.assert_close(net(tokens), truth(net, tokens), rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     attention=st.sampled_from(KINDS),
     norm=st.sampled_from(JOINTS),

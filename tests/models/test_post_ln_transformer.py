@@ -129,7 +129,7 @@ def test_no_logit_sees_a_later_target_token() -> None:
     assert not torch.allclose(after[0, 2], before[0, 2])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     residual=st.sampled_from(KINDS),
     share=st.sampled_from(["all", "decoder", "none"]),

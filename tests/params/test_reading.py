@@ -229,7 +229,7 @@ def test_every_key_is_in_a_section() -> None:
     assert sorted(key for keys in SECTIONS.values() for key in keys) == sorted(BASE)
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(keys=st.sets(st.sampled_from(sorted(set(BASE) - {"scale"})), min_size=1, max_size=6))
 def test_all_errors_are_reported_at_once(folder: Path, keys: set[str]) -> None:
     path = folder / "spoilt.yaml"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError as RuamelError
@@ -60,7 +60,6 @@ tokens = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(tokens)
 def test_what_is_accepted_is_read_alike_by_both_engines(text: str) -> None:
     """Soundness: an unquoted scalar that passes means to PyYAML and to ruamel what it means to us."""
@@ -77,7 +76,6 @@ def test_the_readers_really_disagree(text: str) -> None:
     assert not same(by_pyyaml(text), by_ruamel(text))
 
 
-@settings(deadline=None)
 @given(st.integers(-(10**12), 10**12), st.floats(allow_nan=False, allow_infinity=False))
 def test_ordinary_numbers_pass(whole: int, number: float) -> None:
     assert parse_scalar(str(whole)) == (whole, "")
@@ -200,7 +198,6 @@ def test_every_key_knows_its_line(tmp_path: Path) -> None:
     assert {key: lines[key] for key in expected} == expected
 
 
-@settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_refused_decimal_gets_a_hint_of_equal_value(number: float) -> None:
     hint = parse_scalar(repr(number))[1]

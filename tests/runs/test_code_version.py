@@ -433,7 +433,7 @@ def test_no_module_and_broken_text_are_errors(house: Path) -> None:
         code_version("relearn.maths", root=house)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(string.printable),

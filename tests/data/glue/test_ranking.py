@@ -55,7 +55,7 @@ def test_the_rule() -> None:
     assert told["test"] == {"samples": 4, "borrowed": 1, "left_out": 0}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_what_holds_for_all(data: st.DataObject) -> None:
     """No pair twice, no training pair's text in another question; the right answers of a labelled part answer all its pairs rightly,

@@ -18,7 +18,7 @@ from relearn.data.glue.tables import column, examples, read
 FIELD = st.text(st.characters(codec="utf-8", exclude_characters="\t\n\r"), min_size=1, max_size=8)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(FIELD, FIELD), min_size=1, max_size=5), st.booleans(), st.booleans(), st.booleans())
 def test_any_text_survives(rows: list[tuple[str, str]], bom: bool, windows: bool, last: bool) -> None:
     """Quotation marks, form feeds, line separators of Unicode: letters like any other."""

@@ -50,7 +50,7 @@ def draw(batch: int, length: int, seed: int = 1, dtype: torch.dtype = torch.floa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_what_padding_holds_changes_no_token(kind: str, data: st.DataObject) -> None:
     """Padding anywhere; the control: what a token holds does change tokens."""

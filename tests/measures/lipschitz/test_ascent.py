@@ -144,7 +144,7 @@ def test_a_block_row_bounds_the_whole_from_below_and_gets_as_far():
     st.sampled_from([(1, 1), (2, 1), (2, 2)]),
     st.sampled_from([0.5, 3.0]),
 )
-@settings(deadline=None, max_examples=6)
+@settings(max_examples=6)
 def test_tied_l2_attention_stays_below_its_bounds(seed, length, sizes, stretch):
     net = layer(L2Attention, *sizes, seed=seed)
     net.q.weight.data *= stretch

@@ -155,7 +155,7 @@ def test_both_ways_to_both_norms(name, basis):
 
 
 @given(st.integers(0, 1000), st.integers(1, 9), st.integers(1, 9), st.sampled_from([1, 2, 5]))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_any_matrix(seed, rows, columns, basis):
     matrix = draw(rows, columns, seed=seed)
     x = torch.zeros(columns, dtype=DTYPE)

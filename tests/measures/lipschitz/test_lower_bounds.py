@@ -27,7 +27,7 @@ def ones() -> L2Attention:
     st.lists(st.tuples(st.floats(-4, 4), st.integers(1, 4)), min_size=1, max_size=4),
     st.sampled_from(["inf", "two"]),
 )
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_places_and_counts_stand_for_all_their_tokens(places, p):
     points, counts = [place for place, _ in places], [count for _, count in places]
     x = torch.tensor(points, dtype=torch.float64).repeat_interleave(torch.tensor(counts)).unsqueeze(1)

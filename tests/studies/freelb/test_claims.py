@@ -399,7 +399,7 @@ def of(values, name="a"):
 SCORES = st.lists(st.floats(-1, 1).map(lambda value: round(value, 3)), min_size=2, max_size=8)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(SCORES, st.randoms(use_true_random=False))
 def test_an_interval_holds_its_estimate_and_stays_in_what_seeds_allow(values, random):
     other = [random.uniform(-1, 1) for _ in values]

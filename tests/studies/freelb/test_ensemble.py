@@ -79,7 +79,7 @@ def test_probabilities_are_averaged_and_not_votes(bench: Bench) -> None:
     assert any("MNLI-m.tsv" in note for note in done["notes"])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.lists(
         st.lists(st.floats(-30, 30), min_size=3, max_size=3),

@@ -79,7 +79,7 @@ def test_k1_dividing_by_the_printed_bound_does_not_give_an_inverse() -> None:
 
 
 @given(seeds)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_k1_the_printed_form_is_safe_where_no_query_map_exceeds_norm_one(seed: int) -> None:
     wq, wv, wo = normal(seed, 2, 4, 2), normal(seed + 1, 2, 4, 2), normal(seed + 2, 4, 4)
     wq = wq / max(norm(q, 2) for q in wq)
@@ -137,7 +137,7 @@ def construction(n: int, wq: Tensor, wk: Tensor, x_i: Tensor) -> tuple[Tensor, T
 
 
 @given(seeds, st.integers(2, 7), st.floats(0.1, 30))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_k4_the_coefficient_is_minus_two_over_the_square(seed: int, n: int, size: float) -> None:
     wq, wk = normal(seed, 3, 2), normal(seed + 1, 3, 2)
     x, y, k = construction(n, wq, wk, size * normal(seed + 2, 3))
@@ -153,7 +153,7 @@ def test_k4_the_coefficient_is_minus_two_over_the_square(seed: int, n: int, size
 
 
 @given(seeds, st.integers(1, 3), st.integers(1, 3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_k5_full_column_rank_of_the_difference_decides_and_any_difference_is_unbounded(
     seed, width, rank
 ) -> None:
@@ -280,7 +280,7 @@ def test_k9_the_printed_intermediate_formulas_are_not_those_of_the_attention() -
 
 
 @given(seeds)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_k9_the_corrected_intermediate_formulas_are(seed: int) -> None:
     wq, wk, x, s = differences(seed)
     true = probabilities(x, wq, wk, s)
@@ -386,7 +386,7 @@ def test_k12_nonzero_maps_can_make_a_linear_attention_or_none() -> None:
 
 
 @given(seeds, st.sampled_from([(1, 1), (2, 1), (4, 2)]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_k12_products_that_are_not_zero_make_it_unbounded(seed, shape) -> None:
     """At x_0 = 0 the block J_00 is uniform attention plus Σ_h M_h^T C A_h: C grows with the square of the spread."""
     dim, heads = shape

@@ -139,7 +139,7 @@ def test_q7_the_two_norm_is_below_the_frobenius_norm() -> None:
 
 
 @given(seeds, st.integers(1, 8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_q7_one_half_bounds_it_and_is_attained(seed: int, n: int) -> None:
     p = (3 * normal(seed, n)).softmax(0)
     assert norm(softmax_slope(p)) <= min(0.5, (n - 1) / n) + 1e-12
@@ -186,7 +186,7 @@ def test_q8_the_printed_jacobian_is_not_that_of_the_attention() -> None:
 
 
 @given(problems, st.floats(0.1, 12))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_q8_without_the_transposes_it_is(case, tau: float) -> None:
     x, maps = case
     true = jacobian(lambda z: attention(z, *maps, tau=tau, eps=0.5), x)
@@ -250,7 +250,7 @@ def test_q11_the_printed_equalities_fail_in_both_directions() -> None:
 
 
 @given(seeds, st.integers(1, 5))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_q11_the_modulus_gives_an_upper_bound(seed: int, dim: int) -> None:
     w, alpha = normal(seed, dim, dim), normal(seed + 1, dim)
     found = norm(jacobian(lambda x: x + alpha * (w @ x), zeros(dim)))

@@ -152,7 +152,7 @@ def test_a_case_without_memory_for_it_has_empty_cells(monkeypatch: pytest.Monkey
 @given(
     st.floats(-2, 3), st.floats(0.1, 10), st.lists(st.integers(1, 10**5), min_size=2, max_size=9, unique=True)
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_power_law_has_its_power_for_slope(power: float, factor: float, lengths: list[int]) -> None:
     found = cost.slope([(n, factor * n**power) for n in lengths])
     assert found == pytest.approx(power, abs=1e-6)

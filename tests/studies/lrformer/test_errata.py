@@ -84,7 +84,7 @@ def test_y1_the_corrected_term_is_reached_at_perfect_squares(n: int) -> None:
 
 
 @given(seeds, st.integers(1, 5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_y3_the_printed_bounds_hold_where_the_norm_of_q_is_taken_as_a_constant(seed: int, n: int) -> None:
     x, wq, wk, alpha = wild(seed, n)
     slope = scale(wq, wk, alpha) / float((x @ wq).norm()) * (1 + 1e-9)
@@ -108,7 +108,7 @@ def test_y4_the_infinity_norm_of_a_row_exceeds_the_bound() -> None:
 
 
 @given(seeds, st.integers(2, 5))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_y4_with_the_root_of_the_width_the_corrected_bound_is_one_for_the_row_sum(seed: int, n: int) -> None:
     x, wq, wk, alpha = wild(seed, n)
     q, m = float((x @ wq).norm()), float(x.norm(dim=1).max())
