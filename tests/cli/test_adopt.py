@@ -1,7 +1,5 @@
 """Only records that are what the DAG requires are taken, all or none; times follow the DAG."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """`relearn render` end to end: on a whole study, on a part of one, and used wrongly."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import csv

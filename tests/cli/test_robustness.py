@@ -1,7 +1,5 @@
 """relearn robustness: one command, its table and files, and one line for whatever is wrong."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

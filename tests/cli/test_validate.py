@@ -1,7 +1,5 @@
 """`relearn validate`: what it prints, and its exit code."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """docs/model-zoo.md is what the code says of its networks; its examples run."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Damaged sentences: equal halves, parts apart, each edit as stated, and what words alone can know."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

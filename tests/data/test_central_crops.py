@@ -1,7 +1,5 @@
 """Test images as timm's evaluation reads them, in their order, whatever the batches and threads."""
 
-from __future__ import annotations
-
 import hashlib
 from importlib import import_module
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Batches of lines: every line once, targets one place on, padding least, draws from the generator alone, resumable."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise, permutations
 from pathlib import Path

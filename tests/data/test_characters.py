@@ -1,7 +1,5 @@
 """The prepared characters: text → ids → text, train alone makes the vocabulary, counts are those of a slow count."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

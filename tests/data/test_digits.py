@@ -1,7 +1,5 @@
 """The digits: equal to scikit-learn's own loader; grey values survive; a wrong file is refused."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Downloads from a server that fails on purpose: no unchecked or partial file is ever taken for the real one."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import threading

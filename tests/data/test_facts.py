@@ -1,7 +1,5 @@
 """The sizes that params.yaml is checked against are those of the data."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The server's tables: names, header, indices and words, column by column; the zip is the same bytes each time."""
 
-from __future__ import annotations
-
 import hashlib
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Folders and outputs: numbers are numbers, identifiers keep their place in ImageNet, other names need all classes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Class folders: crops by their formula, threads change no bit, validation as torchvision's; the real images."""
 
-from __future__ import annotations
-
 import math
 import os
 import random

@@ -5,8 +5,6 @@ Reassessed labels: the official file as it is published, and each image's own cl
 The 200 classes of ImageNet-A and -R, and which classes a folder lacks.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """IMDb: both forms give the same reviews; what is no IMDb is refused in one line."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Batches of tokens: what is hidden, how it shows, what is never hidden; order; padding; bad input."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

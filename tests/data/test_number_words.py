@@ -1,7 +1,5 @@
 """Number words: an independent reader finds every number again; the parts never overlap; nothing is random."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

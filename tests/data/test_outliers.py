@@ -1,7 +1,5 @@
 """Outliers: every set in every form, drawn by seed alone; conversions against plain loops; what is refused is named."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -3,8 +3,6 @@
 Unigram and bigram cross-entropies against slow dictionaries, analytic cases, and probabilities that sum to one.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from itertools import pairwise, product

@@ -1,7 +1,5 @@
 """The documentation's text: the rule on made-up topics, the real ones of this Python, no line in two parts, no chance."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

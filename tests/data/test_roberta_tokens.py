@@ -1,7 +1,5 @@
 """RoBERTa's tokens: every text comes back, marks in it are text, checkpoints' own files, bad input."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Batches of sentences, pairs and candidates: against padding by hand, every sample once, equal draws."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sentence pairs: faults named, the digest that of the lines, evenly spaced choices, corpora by name."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Sentences and pairs as three families read them: transformers' own tokenizers are the truth, bad input."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

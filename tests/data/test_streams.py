@@ -3,8 +3,6 @@
 Lanes of a stream: each goes on where it ended, targets one place on, what stays unread, a source of the loop.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import zipfile

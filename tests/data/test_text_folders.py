@@ -3,8 +3,6 @@
 Penn Treebank: both namings are one text, faults named, the addresses; the real copy. All sentences here are made up.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 from collections.abc import Callable

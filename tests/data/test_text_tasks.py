@@ -1,7 +1,5 @@
 """Tasks by name: parts, kinds, metrics, numbers of samples; real files where they are at hand."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -3,8 +3,6 @@
 Samples of texts: what fits together is kept, what does not is refused.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Batches by tokens against slow lists; every pair once; bounds; draws come from the generator alone; fair pools."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

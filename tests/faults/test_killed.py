@@ -1,7 +1,5 @@
 """Jobs that are killed, stopped by a signal, or lose their engine, and the same jobs started again."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Trained constraints: norms against the dense matrix, gradients against differences, training with and without, and taking them off."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 

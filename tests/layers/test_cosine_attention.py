@@ -1,7 +1,5 @@
 """Scaled cosine similarity attention against a slow truth: heads, bias, masks of windows, gradients, bounds."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

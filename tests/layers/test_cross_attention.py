@@ -1,7 +1,5 @@
 """Attention to a memory of another width: the formula token by token, precision, masks, and why there is no constant."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Back and forth through the block, the stated guarantee, the gradient of the inverse function."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

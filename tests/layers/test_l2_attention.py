@@ -1,7 +1,5 @@
 """L2 attention: what distances mean (shifts, precision), tied and untied, the bound, and the layer that is divided by it."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

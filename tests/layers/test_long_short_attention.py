@@ -1,7 +1,5 @@
 """Bidirectional long-short attention against dense attention with a mask: every n, w, r, mask, class token; gradients; padding."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Two-dimensional long-short attention against loops over tokens, with the sets of visible tokens written out."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

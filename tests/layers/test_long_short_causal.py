@@ -1,7 +1,5 @@
 """Causal long-short attention against a slow truth: windows, segments, positions, the cache; and that nothing later matters."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

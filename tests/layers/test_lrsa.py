@@ -1,7 +1,5 @@
 """LRSA: equation 3 entry by entry, its invariance, and Jacobians below the bound at the inputs."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """In the place of torch's module: the same call, masks and return; inside torch's own Transformer."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

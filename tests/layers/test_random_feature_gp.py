@@ -1,7 +1,5 @@
 """The random-feature head: its kernel, the posterior of the weights against plain linear algebra, and distance awareness."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

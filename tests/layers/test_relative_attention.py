@@ -1,7 +1,5 @@
 """Full causal attention with relative positions, against a slow truth."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What all self-attentions share: the formulas, both ways to compute them, masks, single rows, derivatives, sizes, half precision."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Bounds of cosine attention against exact Jacobians of a slow float64 attention written here."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

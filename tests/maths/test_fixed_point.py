@@ -1,7 +1,5 @@
 """The iteration against closed forms of linear maps; samples on their own; the number of updates that surely suffices."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Bounds of LRSA: above every Jacobian tried, near to some; the printed ones are not."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

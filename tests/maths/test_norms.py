@@ -1,7 +1,5 @@
 """Operator norms: against singular values, against the matrix of a convolution written out, and their gradients."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import warnings

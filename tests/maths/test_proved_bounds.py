@@ -1,7 +1,5 @@
 """docs/bounds-with-proofs.md: every numbered inequality of the three proofs, on random cases in float64, by its number there."""
 
-from __future__ import annotations
-
 import math
 
 import torch

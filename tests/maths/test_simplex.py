@@ -1,7 +1,5 @@
 """Simplex operators: optimality conditions, exact rational truth, certificates."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 

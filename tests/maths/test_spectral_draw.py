@@ -1,7 +1,5 @@
 """Weights divided by their largest singular value, found without a decomposition."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

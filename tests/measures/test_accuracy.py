@@ -5,8 +5,6 @@ A mask against a slow search, and what it can and cannot do to an answer.
 Accuracy of groups by hand, and what the gap says of networks that look at nothing but the background.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Equation 4.5 against autograd, the exact variances against the Jacobian, the printed bound against its counter-example."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

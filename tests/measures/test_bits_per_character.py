@@ -1,7 +1,5 @@
 """Bits per character: against a slow float64 sum over every context, invariants of windows, cached and windowed alike."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

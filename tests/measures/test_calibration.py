@@ -1,7 +1,5 @@
 """Calibration: analytic cases, scikit-learn's losses, invariants of the binning."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

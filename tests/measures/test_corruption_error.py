@@ -3,8 +3,6 @@
 mCE against AlexNet: 1 for AlexNet itself, homogeneous, each corruption weighs as its reference says.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import os

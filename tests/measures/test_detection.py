@@ -1,7 +1,5 @@
 """Detection: counts by scikit-learn, MCC as a correlation, the cases without one."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

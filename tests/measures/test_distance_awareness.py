@@ -1,7 +1,5 @@
 """Rays away from the data: their geometry, analytic heads, a Gaussian process that returns to its prior, a dense head that does not."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -3,8 +3,6 @@
 The plane against slow definitions, its invariances, and what it refuses.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """GLUE's scores against slow formulas in float64, against scikit-learn and scipy, and against the printed overall scores."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Statistics of gradients against all of them stacked, the state that is left alone, and what each tensor is called."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import math

@@ -3,8 +3,6 @@
 The toy's outcome follows from its points: by the SVM, by the hull, and by every other separator.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

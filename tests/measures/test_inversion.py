@@ -1,7 +1,5 @@
 """Inversion of linear maps with known inverse and rate, of functions and modules of any shape; what does not invert; erratum K1."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

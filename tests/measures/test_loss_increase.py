@@ -1,7 +1,5 @@
 """The largest loss in a ball: closed forms, a transformer, what does not act on a sample, cost, NaN, bad input."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from typing import Any

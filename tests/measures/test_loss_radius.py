@@ -1,7 +1,5 @@
 """The radius within which a reference is right: against plain loops, in closed form, what is dropped, what is not done, bad input."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Counts against closed forms and against the file of reported numbers."""
 
-from __future__ import annotations
-
 import pytest
 
 from relearn.layers.efficient import KINDS

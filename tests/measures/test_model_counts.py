@@ -1,7 +1,5 @@
 """Counting against closed forms; published sizes against the files of reported numbers."""
 
-from __future__ import annotations
-
 import re
 from functools import cache, partial
 

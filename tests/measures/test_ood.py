@@ -1,7 +1,5 @@
 """Detection: double loops as truth, ties, analytic cases, invariances; scores against their formulas."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Counting against closed forms and against built networks; the published sizes against the files of reported numbers."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 

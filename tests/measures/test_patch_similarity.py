@@ -1,7 +1,5 @@
 """Similarity of patches against a loop over pairs, at its extremes, and for the blocks of several networks."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

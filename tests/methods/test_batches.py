@@ -3,8 +3,6 @@
 Gradient accumulation: against the whole batch, for plain and adversarial steps; shares, state, bad input.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

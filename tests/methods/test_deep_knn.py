@@ -1,7 +1,5 @@
 """Deep k-NN: algorithm 2 by hand, scikit-learn's vote, the k > 2 n rule, sweeps, stacks, replication."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Deep k-NN on FAISS: the flat index gives the exact answers, an approximate one a recall between 0 and 1."""
 
-from __future__ import annotations
-
 import sys
 from importlib.util import find_spec
 

@@ -1,7 +1,5 @@
 """Every registered defence passes the contract that plug-ins pass, too."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

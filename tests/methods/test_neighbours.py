@@ -1,7 +1,5 @@
 """Exact k nearest neighbours: against float64 by definition and scikit-learn, ties, blocks, magnitudes."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

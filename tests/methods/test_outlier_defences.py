@@ -5,8 +5,6 @@ One-class SVM filter: scikit-learn class by class, the degenerate classes, param
 Random eviction: how many, who (everybody alike), and that nothing but the seed decides.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

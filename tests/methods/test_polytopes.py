@@ -5,8 +5,6 @@ The mean of the poisons hits the target: against loops, finite differences and t
 Eq. 2.2 against loops, finite differences, and its relation to eq. 2.3 (erratum Z3).
 """
 
-from __future__ import annotations
-
 import inspect
 
 import torch

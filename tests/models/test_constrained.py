@@ -1,7 +1,5 @@
 """Whole networks under constraint: the stated bound holds while they train, and certificates from it survive attacks."""
 
-from __future__ import annotations
-
 import copy
 import math
 

@@ -1,7 +1,5 @@
 """CvT: parameters by arithmetic, parts in order, names that timm knows."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """RoBERTa converted to long-short attention: what stays, what is new, what it equals; folders and files; bad input."""
 
-from __future__ import annotations
-
 import copy
 import json
 import sys

@@ -1,7 +1,5 @@
 """Sentence encoders: against transformers' own outputs, candidate by candidate, padding; checkpoints in a folder; bad input."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

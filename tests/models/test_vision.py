@@ -1,7 +1,5 @@
 """Vision networks by name: the trunk's own numbers behind one interface, what decays, what is refused, what costs nothing."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Ranges of ``lipsformer``, ``layer_scale`` and ``lrformer`` and the rules between their keys; ``test_schema`` tries them."""
 
-from __future__ import annotations
-
 from .rules import BETAS, COUNT, FLAG, NOT_NEGATIVE, POSITIVE, SEEDS, SHARE, Range, Rule, rule
 
 Q, T, Y = "lipsformer", "layer_scale", "lrformer"

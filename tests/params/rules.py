@@ -1,7 +1,5 @@
 """What the tables of ranges share: ranges that many keys of params.yaml have, and how a rule between keys is written."""
 
-from __future__ import annotations
-
 from typing import Any
 
 # (allowed values, refused values), every bound from both sides

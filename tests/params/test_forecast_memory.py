@@ -1,7 +1,5 @@
 """The forecast of memory against what networks really hold, and that it refuses what does not fit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args

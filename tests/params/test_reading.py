@@ -1,7 +1,5 @@
 """One reader for both engines: overlays, messages with their place, what the command line may add."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import inspect

@@ -1,7 +1,5 @@
 """Types, ranges and rules of params.yaml, against hand-written tables and what the house really holds."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import json

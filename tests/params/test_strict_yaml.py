@@ -1,7 +1,5 @@
 """One file that every YAML reader takes alike: PyYAML (Snakemake's) and ruamel (DVC's) are the slow truth."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Artefacts, claims and published numbers of all studies, and the evidence of fake studies."""
 
-from __future__ import annotations
-
 import csv
 import functools
 from collections.abc import Callable, Mapping

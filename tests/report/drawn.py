@@ -1,7 +1,5 @@
 """What all figures of the report are tested for: points of all fields, panels, counted cells, equal bytes, nothing covered."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 from types import ModuleType

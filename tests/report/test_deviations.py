@@ -1,7 +1,5 @@
 """The list of deviations is the difference from params/paper.yaml, with the source given there."""
 
-from __future__ import annotations
-
 import copy
 import re
 from pathlib import Path

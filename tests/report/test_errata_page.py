@@ -1,7 +1,5 @@
 """docs/errata.md has every entry of the studies' errata.yaml, word for word."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Chapter 4's tables: cells against means done by hand, every published cell joined once, and how it reads."""
 
-from __future__ import annotations
-
 import csv
 import math
 from dataclasses import replace

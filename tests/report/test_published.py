@@ -1,7 +1,5 @@
 """The published numbers can be read, and those that were summed up elsewhere agree with their parts."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -3,8 +3,6 @@
 A complete safetensors file is distinguished from every truncated, extended or foreign one.
 """
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An edit changes the code version of the runs that reach it, and of no others; a file's place and name play no part."""
 
-from __future__ import annotations
-
 import ast
 import string
 from collections.abc import Callable

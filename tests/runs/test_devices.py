@@ -1,7 +1,5 @@
 """Jobs that run at once hold different devices; a job that dies gives its device back."""
 
-from __future__ import annotations
-
 import os
 import select
 import subprocess

@@ -1,7 +1,5 @@
 """A run's record: whole or absent, verified on reading, resumed after a kill, honest about how it ended."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """The event spool: what is read equals what was logged, however often the writer was killed."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """A run of one step, from settings to a record that is checked; and one that is killed behind a checkpoint."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """check_theorems of three studies: every protocol from settings to record; the tables are the measures', the metrics are the tables'."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

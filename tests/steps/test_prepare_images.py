@@ -1,7 +1,5 @@
 """The prepare step from settings to record, on the real digits; and what all steps that prepare data have in common."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tasks: what is trained on, batches and pools from a seed alone, networks that go with the data, seeds from labels."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from itertools import islice

@@ -1,7 +1,5 @@
 """throughput: what the numbers are of, the order of the pairs, steps that infer and train, memory that is real, refusals."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tiny runs of `train_vision`: digits prepared once, trainings as records below one folder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path

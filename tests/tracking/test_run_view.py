@@ -2,8 +2,6 @@
 interleaving.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 from pathlib import Path

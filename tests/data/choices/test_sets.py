@@ -1,7 +1,5 @@
 """The five sets by their official layouts, on small files of our own; forms, documents, archives, bad input."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tarfile

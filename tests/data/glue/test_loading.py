@@ -1,7 +1,5 @@
 """Each task from small own files in the official form, and the real ones where RELEARN_MIRROR has them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """QNLI and WNLI as a choice: which pairs make a sample, who borrows from whom, and that answers come back to their pairs."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -3,8 +3,6 @@
 Values have their scale, and a fault in a file says which file.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

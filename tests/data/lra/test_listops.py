@@ -1,7 +1,5 @@
 """ListOps: results by a reader of the printed form, what trees may look like, how they are drawn, and that a seed fixes them."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """Pathfinder: curves keep their distance and their bends, discs lie where the label says, images are what the formula draws."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

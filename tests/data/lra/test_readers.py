@@ -1,7 +1,5 @@
 """Readers of the tasks' own files (reviews, pairs of papers, images) and the one door to all tasks."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

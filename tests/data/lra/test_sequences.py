@@ -1,7 +1,5 @@
 """Prepared sequences and their batches: values come through, versions tell sets apart, padding is where nothing is."""
 
-from __future__ import annotations
-
 from itertools import chain
 from pathlib import Path
 

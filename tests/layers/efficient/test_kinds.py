@@ -1,7 +1,5 @@
 """What every attention of the comparison promises: shapes, padding, batches, gradients, number types, one-line errors."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

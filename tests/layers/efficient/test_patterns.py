@@ -1,7 +1,5 @@
 """The sparse patterns (Longformer, BigBird, Sparse) against attention over the set that each writes down."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Steepest slopes of activation functions against closed forms, finite differences and what qi2023 prints."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -3,8 +3,6 @@
 The construction of lemma F.1, the coefficient by hand and in the Jacobian, the printed one's counter-example (errata K4, K5).
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

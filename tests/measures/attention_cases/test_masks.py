@@ -3,8 +3,6 @@
 Appendix H: binary masks have norm 1, inverted dropout 1/keep (erratum K7).
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

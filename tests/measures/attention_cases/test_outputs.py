@@ -1,7 +1,5 @@
 """Histograms count every entry once, each side on its own bins; spreads by hand."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -3,8 +3,6 @@
 Theorem 2 on small stacks: the corrected product holds, and what the printed exponential leaves out shows.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

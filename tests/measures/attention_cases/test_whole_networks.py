@@ -3,8 +3,6 @@
 Which layers the spectral initialisation makes 1-Lipschitz.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

@@ -3,8 +3,6 @@
 LRSA's derivatives case by case (ye2023, appendix B; errata Y2 to Y5).
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Ascent on the input: functions of known Lipschitz constant, bounds that hold and the layer that has none."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable

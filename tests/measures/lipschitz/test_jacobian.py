@@ -1,7 +1,5 @@
 """Jacobians and their norms against finite differences, the paper's formulas and dense linear algebra."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Constructions for L2 attention at D = H = 1: their norms are exact, the published ones are reached, no bound is passed."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

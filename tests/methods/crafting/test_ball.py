@@ -1,7 +1,5 @@
 """The ball: what 8-bit quantisation keeps, what the check refuses."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What the tests of freelb's steps share: tiny settings, and runs in one folder."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

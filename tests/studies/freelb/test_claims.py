@@ -1,7 +1,5 @@
 """The claims of zhu2022, chapter 3: each predicate reproduced, contradicted, missing and underpowered; medians over seeds."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

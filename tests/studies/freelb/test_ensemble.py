@@ -1,7 +1,5 @@
 """ensemble: means of the members' probabilities by hand, scores, the submission's tables, members that disagree or have no answers."""
 
-from __future__ import annotations
-
 import csv
 import math
 import zipfile

@@ -1,7 +1,5 @@
 """Tables of answers that cannot be voted on are refused in a line; each control is the same table put right."""
 
-from __future__ import annotations
-
 import csv
 import re
 

@@ -1,7 +1,5 @@
 """finetune: numbers of tiny runs against their files; methods side by side; resuming; what it starts from; kinds of answers."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator

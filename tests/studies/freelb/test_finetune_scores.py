@@ -3,8 +3,6 @@
 The choice of rate and radius: the best mean over seeds, the smallest of equals; and a run that takes it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -3,8 +3,6 @@
 check_gradient: FreeLB's gradient is the virtual batch's in all cases; a wrong weight is seen, wrong masks are refused.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

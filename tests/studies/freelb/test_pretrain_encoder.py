@@ -1,7 +1,5 @@
 """pretrain_encoder: an encoder of each family against its files, what is held out, resuming, divergence, bad input."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

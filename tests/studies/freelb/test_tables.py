@@ -1,7 +1,5 @@
 """Tables of zhu2022, chapter 3: every published cell occurs once, medians are labelled; numbers that are only printed are no cells."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 

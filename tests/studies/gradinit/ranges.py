@@ -1,7 +1,5 @@
 """Ranges of ``gradinit`` in params.yaml and rules between its keys, written by hand; ``test_schema`` tries them."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 from relearn.studies.gradinit import params as schema_gradinit

@@ -1,7 +1,5 @@
 """Tiny runs of the study gradinit: digits prepared once, starts and trainings as records below one folder."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Every claim of chapter 4 is reached by records that deserve its verdict, by effects done by hand."""
 
-from __future__ import annotations
-
 import json
 import math
 

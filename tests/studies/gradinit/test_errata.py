@@ -1,7 +1,5 @@
 """Chapter 4 (GradInit): formulas that do not hold as printed, each with its counter-example and its corrected form."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 from pathlib import Path

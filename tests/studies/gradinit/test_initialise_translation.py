@@ -1,7 +1,5 @@
 """Initialisations of translation networks, and that the methods take what the plan gives them for either task."""
 
-from __future__ import annotations
-
 import inspect
 import math
 

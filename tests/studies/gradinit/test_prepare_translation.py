@@ -1,7 +1,5 @@
 """`prepare_translation` from settings to record, on the number words and on real sentences where they are at hand."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`train_translation`: numbers and translations of one tiny run from corpus to record, resuming, divergence, and wrong inputs."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

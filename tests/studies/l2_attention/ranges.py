@@ -1,7 +1,5 @@
 """Ranges of ``l2_attention`` in params.yaml and rules between its keys, written by hand; ``test_schema`` tries them."""
 
-from __future__ import annotations
-
 from ...params.rules import COUNT, POSITIVE, Range, Rule, rule
 
 L = "l2_attention"

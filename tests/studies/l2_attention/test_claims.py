@@ -1,7 +1,5 @@
 """Every claim of kim2020 is reached by records that deserve its verdict, by slopes and differences done by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ Slow float64 code: attention by its definition, Jacobians by automatic different
 Errata whose numbers the tests of ``maths`` and ``measures`` have already are tested there; errata.yaml says where.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The figures of kim2020 show what the records say, in the paper's panels, and say what was not run."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

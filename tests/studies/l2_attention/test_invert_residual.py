@@ -1,7 +1,5 @@
 """invert from settings to record: L2 is inverted, dot product is not; trained weights; what does not fit together."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

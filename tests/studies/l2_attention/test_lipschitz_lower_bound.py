@@ -1,7 +1,5 @@
 """The step from settings to record: the three figures in small, its bounds, what it refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

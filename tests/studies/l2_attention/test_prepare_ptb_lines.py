@@ -1,7 +1,5 @@
 """The characters step from settings to record, on the documentation's text and on the treebank where it is at hand."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables of kim2020: every published cell occurs once, the recipe is chosen on validation data, and blanks state their reason."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """clock: from characters to record; which batch; what the numbers are of; order of the pairs; a step that trains; what is refused."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from pathlib import Path

@@ -1,7 +1,5 @@
 """language: numbers of one tiny run from characters to record; what is paired; resuming; divergence; what does not fit together."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The trained claims of qi2023 and touvron2021: each predicate reproduced, contradicted, missing and underpowered."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

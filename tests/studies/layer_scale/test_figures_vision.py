@@ -1,7 +1,5 @@
 """The figures of qi2023 and touvron2021 over trainings show what the records say, and say what was not run."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

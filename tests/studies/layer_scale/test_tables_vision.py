@@ -1,7 +1,5 @@
 """Tables of qi2023 and touvron2021 over trainings: every published cell occurs once, and the outcome of a training is a result."""
 
-from __future__ import annotations
-
 import pytest
 
 from relearn.report import artefacts, coverage, grid, quantities, table, table_formats

@@ -1,7 +1,5 @@
 """Record folders of ``lipsformer`` and ``lrformer``, written through the record API, with numbers a test chooses."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Slow float64 code that uses nothing of ours: attention by its definition, Jacobi
 Errata whose numbers the tests of ``maths`` and ``measures`` have already are tested there; errata.yaml says where.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

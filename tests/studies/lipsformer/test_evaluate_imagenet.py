@@ -1,7 +1,5 @@
 """retest: numbers against a slow count image by image, for our files and for checkpoints of timm's networks."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """Tables and claims of ``lipsformer`` and ``lrformer`` without training: each published count in one cell, each predicate able to fail."""
 
-from __future__ import annotations
-
 import pytest
 
 from relearn.measures.model_counts import NETWORKS, RIVALS

@@ -1,7 +1,5 @@
 """Ranges of ``long_short`` and ``robustness`` in params.yaml and the rules between their keys, by hand; ``test_schema`` tries them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ...params.rules import (

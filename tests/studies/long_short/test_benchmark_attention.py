@@ -1,7 +1,5 @@
 """benchmark_attention: the order of the cases, medians and slopes, forward and backward steps, and real memory."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The study's claims: each predicate is reproduced, contradicted, missing and underpowered once."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

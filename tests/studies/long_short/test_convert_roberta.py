@@ -1,7 +1,5 @@
 """convert_roberta: numbers of tiny runs against their files; stages; pairing; resuming; checkpoints; divergence; bad input."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """The study's figures show the records, and name the runs that are missing."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

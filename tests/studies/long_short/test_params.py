@@ -1,7 +1,5 @@
 """Names and sizes that params.yaml allows for long_short are those of the data sets, attentions and networks."""
 
-from __future__ import annotations
-
 import inspect
 from importlib import import_module
 from pathlib import Path

@@ -1,7 +1,5 @@
 """patch_similarity: rows against the measure, the start against the one that train_vision starts from, broken networks."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

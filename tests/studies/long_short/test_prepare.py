@@ -3,8 +3,6 @@
 prepare_lra: the record agrees with the file for each task without a download; seeds; one-line refusals.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

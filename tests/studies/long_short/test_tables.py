@@ -1,7 +1,5 @@
 """The study's tables: every published cell occurs once, next to the right run; numbers that are only printed are no cells."""
 
-from __future__ import annotations
-
 import pytest
 
 from relearn.report import artefacts, coverage, grid, table, table_formats

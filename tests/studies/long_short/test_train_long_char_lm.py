@@ -1,7 +1,5 @@
 """train_long_char_lm: phases, the record, bits against a slow float64 sum, exact resume, divergence, refusals."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

@@ -1,7 +1,5 @@
 """train_lra: numbers of tiny runs against their files; pairing; resuming; divergence; where batches may be trimmed."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

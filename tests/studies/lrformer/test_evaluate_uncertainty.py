@@ -1,7 +1,5 @@
 """uncertainty: every table recomputed by hand from the network, the same images for every network, both kinds of head."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from pathlib import Path

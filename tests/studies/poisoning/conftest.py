@@ -1,7 +1,5 @@
 """One tiny chain of real steps on the real digits, made once: prepare → pretrain → craft → filter → train."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

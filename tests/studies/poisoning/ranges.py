@@ -1,7 +1,5 @@
 """What the section ``poisoning`` of params.yaml may hold: each key's range from both sides, and the checks between keys."""
 
-from __future__ import annotations
-
 from ...params.rules import Range, Rule, rule
 
 P = "poisoning"

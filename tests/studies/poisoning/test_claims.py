@@ -1,7 +1,5 @@
 """Each verdict is reached by a study that deserves it, through records, predicate and judgement."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

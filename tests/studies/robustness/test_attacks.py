@@ -1,7 +1,5 @@
 """Attacks on a linear network, whose robust accuracy is known exactly; PGD's rows are PGD's own, AutoAttack's are no larger."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ImageNet's derived sets: every row against a slow count image by image, masks, missing classes, images that cannot be decoded."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator
