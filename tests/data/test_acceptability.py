@@ -144,7 +144,7 @@ def test_equal_seeds_give_equal_damage() -> None:
     assert found[0] == found[1] and len(set(found[0])) > 3
 
 
-def test_what_is_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"sentences: 2, 1 different ones \(allowed: all different\)"):
         corrupt_sentences({"train": ["a b c d e"], "dev": ["a b c d e"]}, {})
     with pytest.raises(ValueError, match=r"sentence: 'a b' \(allowed: at least 5 words\)"):

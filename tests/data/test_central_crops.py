@@ -78,7 +78,7 @@ def test_left_early_its_threads_end(images) -> None:
         ({"workers": 0}, "workers is 0"),
     ],
 )
-def test_refusals(images, changed: dict, said: str) -> None:
+def test_wrong_arguments_are_refused(images, changed: dict, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read(images, **changed)
 

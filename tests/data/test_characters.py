@@ -70,7 +70,7 @@ def test_the_rare_word_is_five_characters() -> None:
     assert UNK not in got.encode("<unk>"), "the word of the treebank is no unknown character"
 
 
-def test_unknown_characters() -> None:
+def test_characters_outside_the_vocabulary_are_unknown() -> None:
     got, metrics = made()
     ids = got.part("test")[0].tolist()
     wanted = "an äpfel"

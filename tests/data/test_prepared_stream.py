@@ -135,7 +135,7 @@ def test_the_probabilities_of_all_lines_sum_to_one() -> None:
     assert mass == pytest.approx([1, 1], abs=5e-3) and (mass < 1).all()
 
 
-def test_analytic_cases() -> None:
+def test_cross_entropies_of_known_texts_are_exact() -> None:
     # Train: 6 lines of one character each, 1 of every kind but eos; every first character is equally likely.
     train = [[y] for y in range(UNK, V)]
     unigram, bigram = cross_entropies(flat(train), flat(train), vocabulary=V)
@@ -155,7 +155,7 @@ def test_more_text_of_one_order_makes_the_bigram_certain_and_not_the_unigram() -
     assert backwards[0] == pytest.approx(unigram) and backwards[1] > 5, "order counts for the bigram alone"
 
 
-def test_no_lines() -> None:
+def test_a_part_without_lines_is_refused() -> None:
     for train, test, name in (([], [[4]], "train"), ([[4]], [], "test")):
         with pytest.raises(ValueError, match=f"{name}: no lines; allowed: at least one"):
             cross_entropies(flat(train), flat(test), vocabulary=V)

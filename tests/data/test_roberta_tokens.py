@@ -56,7 +56,7 @@ def test_a_checkpoints_own_file() -> None:
     assert list(row[1:-1]) == list(own[1:-1]) and len(row) > 6
 
 
-def test_what_is_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"vocabulary: 260 \(allowed: at least 261"):
         train(TEXTS, 260)
     with pytest.raises(ValueError, match="its JSON cannot be read"):

@@ -184,7 +184,7 @@ def test_hidden_tokens_of_single_texts() -> None:
     assert (tokens[~real] == own.pad).all()
 
 
-def test_what_is_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"examples: none \(allowed: at least one\)"):
         SentenceBatches(Examples([], None, []), TOKENIZERS["bert"], batch_size=1, longest=9)
     with pytest.raises(ValueError, match=r"batch_size: 0 \(allowed: at least 1\)"):

@@ -185,7 +185,7 @@ def test_a_model_of_another_vocabulary_is_refused() -> None:
         assert "\n" not in str(fault.value)
 
 
-def test_what_is_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"family: 'gpt' \(allowed: roberta, bert, albert\)"):
         train("gpt", TEXTS, 300)
     with pytest.raises(ValueError, match="texts: none"):

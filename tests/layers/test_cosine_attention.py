@@ -55,7 +55,7 @@ def slow(one: CosineAttention, x: Tensor, bias: Tensor | None = None, mask: Tens
         (4, 1, 4, dict(eps=2.0, project=False, average_heads=False)),
     ],
 )
-def test_formula(dim: int, heads: int, length: int, kw: dict, fused: bool) -> None:
+def test_it_is_its_formula(dim: int, heads: int, length: int, kw: dict, fused: bool) -> None:
     one = layer(dim, heads, fused=fused, **kw).requires_grad_(False)
     x = torch.randn(2, length, dim, dtype=torch.float64)
     bias = torch.randn(heads, length, length, dtype=torch.float64)
@@ -152,7 +152,7 @@ def test_a_zero_token_and_half_precision() -> None:
         assert half(large).dtype == dtype and bool(half(large).isfinite().all())
 
 
-def test_refusals() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"heads: 3 of width 4"):
         CosineAttention(4, 3)
     with pytest.raises(ValueError, match=r"eps: 0\.0 \(allowed: a positive number\)"):

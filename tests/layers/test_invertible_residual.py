@@ -209,7 +209,7 @@ def test_tied_attention_states_its_bound_and_the_others_have_none():
         InvertibleResidual(L2Attention(8, 2, tied=False), c=1e-6).inverse(x)
 
 
-def test_what_is_refused():
+def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="norm: 'fro'"):
         InvertibleResidual(nn.Identity(), norm="fro")
     one = InvertibleResidual(nn.Tanh(), c=0.5, lipschitz=1.0)

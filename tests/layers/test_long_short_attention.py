@@ -200,7 +200,7 @@ def test_finite_differences_of_first_and_second_order(kw: dict[str, Any]) -> Non
     assert torch.autograd.gradgradcheck(lambda u: one(u, mask=mask), (x,), fast_mode=True)
 
 
-def test_pure_forms() -> None:
+def test_a_full_window_is_full_attention_and_rank_1_is_a_mean() -> None:
     """A window over all tokens is full attention; rank 1 with scores 0 is the mean of the values, for every query."""
     one = layer(4, 2, window=64, rank=0, dual_norm=False).requires_grad_(False)
     x = tokens(2, 11, 4)
@@ -309,7 +309,7 @@ def test_autocast_and_vmap() -> None:
     torch.testing.assert_close(torch.vmap(lambda u: one(u[None])[0])(x), one(x))
 
 
-def test_dropout() -> None:
+def test_dropout_keeps_the_mean_and_is_off_in_evaluation() -> None:
     """Of weights: zero in expectation; of the output; neither in evaluation."""
     torch.manual_seed(0)
     one = LongShortAttention(4, 2, window=4, rank=3, attention_dropout=0.5).double()
@@ -381,7 +381,9 @@ def test_settings_out_of_range(kw: dict[str, Any], words: str) -> None:
         ((2, 3, 4), torch.tensor([[True] * 3, [False, True, True]]), "class token of sequence 1"),
     ],
 )
-def test_bad_calls(shape: tuple[int, ...], mask: Tensor | None, words: str) -> None:
+def test_wrong_inputs_are_refused_in_one_line(
+    shape: tuple[int, ...], mask: Tensor | None, words: str
+) -> None:
     one = LongShortAttention(4, 2, class_token=1)
     with pytest.raises(ValueError, match=words) as caught:
         one(torch.randn(*shape), mask=mask)

@@ -306,7 +306,7 @@ def test_dropout_acts_in_training_alone() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision(dtype: torch.dtype) -> None:
+def test_half_precision_is_near_float32(dtype: torch.dtype) -> None:
     one = CausalLongShortAttention(16, 2, window=4, segment=2, rank=1)
     torch.manual_seed(0)
     x, cache = torch.randn(2, 9, 16), torch.randn(2, 5, 16)

@@ -155,7 +155,7 @@ def test_in_the_place_of_torchs_attention() -> None:
     assert encoder(x).shape == x.shape
 
 
-def test_refusals() -> None:
+def test_wrong_arguments_are_refused() -> None:
     layer = LRSA(8, 2, alpha=1.0)
     x = torch.randn(2, 5, 8)
     with pytest.raises(ValueError, match="mask: a tensor"):

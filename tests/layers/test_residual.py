@@ -20,7 +20,7 @@ def layer_norm(x: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_formula(kind: str) -> None:
+def test_every_kind_is_its_formula(kind: str) -> None:
     torch.manual_seed(0)
     joint = Residual(6, kind).double()
     x, b = torch.randn(2, 3, 6, dtype=torch.float64), torch.randn(2, 3, 6, dtype=torch.float64)
@@ -39,7 +39,7 @@ def test_formula(kind: str) -> None:
     torch.testing.assert_close(joint(x, b), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_starts() -> None:
+def test_w_skip_starts_as_post_ln_and_rezero_as_the_identity() -> None:
     x, b = torch.randn(2, 6), torch.randn(2, 6)
     assert torch.equal(Residual(6, "w_skip")(x, b), Residual(6, "post_ln")(x, b))
     assert torch.equal(Residual(6, "rezero")(x, b), x)

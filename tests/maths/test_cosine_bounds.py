@@ -186,7 +186,7 @@ def test_shapes_and_gradients() -> None:
     assert one.grad is not None and float(one.grad.abs().max()) > 0
 
 
-def test_refusals() -> None:
+def test_wrong_arguments_are_refused() -> None:
     w = normal(0, 1, 3, 2)
     good = dict(tau=1, nu=1, eps=1)
     for change, words in (

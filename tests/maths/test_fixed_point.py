@@ -92,6 +92,6 @@ def half(x: torch.Tensor) -> torch.Tensor:
         (lambda: updates_for(0.5, 1e-3, math.inf), "first: inf"),
     ],
 )
-def test_what_is_refused(call, match):
+def test_wrong_arguments_are_refused(call, match):
     with pytest.raises(ValueError, match=match):
         call()

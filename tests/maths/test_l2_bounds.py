@@ -374,7 +374,7 @@ def test_the_inverse_is_the_root_that_bisection_finds(y: float) -> None:
 @pytest.mark.parametrize(
     ("length", "value"), [(1, 0.0), (2, 0.278465), (3, 0.463056), (10, 1.101003), (100, 2.628650)]
 )
-def test_analytic_values(length: int, value: float) -> None:
+def test_covariance_bounds_of_short_sequences_are_known(length: int, value: float) -> None:
     assert covariance_bound(length) == pytest.approx(value, abs=5e-7)
     assert phi_inverse(length - 1) == covariance_bound(length)
 

@@ -129,7 +129,7 @@ def test_no_large_term_of_the_output_bound_can_be_left_out(rows: list[list[float
     assert found <= float(output_bound(E1, E2, alpha=alpha, q=q, m=m, length=len(x))) <= 5 * found
 
 
-def test_one_token() -> None:
+def test_one_token_has_constant_probabilities() -> None:
     given = dict(alpha=1.0, q=0.5, m=2.0, length=1)
     assert (
         float(probability_bound(E1, E2, **given))
@@ -184,7 +184,7 @@ def test_heads_batches_and_gradients() -> None:
         assert torch.isfinite(torch.autograd.grad(found.sum(), wq, retain_graph=True)[0]).all()
 
 
-def test_refusals() -> None:
+def test_wrong_arguments_are_refused() -> None:
     given = dict(alpha=1.0, q=1.0, m=1.0)
     with pytest.raises(ValueError, match="form: 'last'"):
         score_bound(E1, E2, form="last", **given)
@@ -302,7 +302,7 @@ def test_when_the_largest_scale_is_the_constant() -> None:
         (768, 5.741024, 6.336176),
     ],
 )
-def test_values(n: int, constant: float, corrected: float) -> None:
+def test_the_constants_for_p_infinity_are_known(n: int, constant: float, corrected: float) -> None:
     ones = torch.ones(n, dtype=torch.float64)
     assert float(bound_inf(ones, 1.0)) == pytest.approx(constant, abs=1e-6)
     assert float(bound_inf(ones, 1.0, form="corrected")) == pytest.approx(corrected, abs=1e-6)

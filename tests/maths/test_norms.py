@@ -111,7 +111,7 @@ def test_zero_matrices_have_norm_zero_and_a_finite_gradient() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_other_precisions(dtype: torch.dtype) -> None:
+def test_other_precisions_agree_within_their_rounding(dtype: torch.dtype) -> None:
     w = normal(6, 5, dtype=dtype)
     for method in ("exact", "power"):
         norm = spectral_norm(w, method=method)
@@ -402,7 +402,7 @@ def test_norm_and_where_the_flattened_weight_has_it(name: str) -> None:
         assert not math.isclose(found, flat, rel_tol=1e-3)
 
 
-def test_half_precision() -> None:
+def test_half_precision_agrees_within_its_rounding() -> None:
     for layer, size in ((nn.Linear(4, 4), 1), (nn.Conv2d(2, 2, 3, padding=1), (4, 4))):
         exact = float(operator_norm(layer.requires_grad_(False), size))
         assert float(operator_norm(layer.to(torch.bfloat16), size)) == pytest.approx(exact, rel=1e-2)

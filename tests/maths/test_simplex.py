@@ -261,7 +261,7 @@ def test_identical_points_keep_the_start() -> None:
     assert simplex_least_squares(features, target, start=start).tolist() == start.tolist()
 
 
-def test_analytic_cases() -> None:
+def test_known_solutions_are_found() -> None:
     features = torch.tensor([[1.0, 1.0], [1.0, -1.0], [3.0, 0.0]])
     assert simplex_least_squares(features, torch.tensor([1.0, 0.0])).tolist() == [0.5, 0.5, 0.0]  # on an edge
     assert simplex_least_squares(features, features[2]).tolist() == [0.0, 0.0, 1.0]  # a vertex

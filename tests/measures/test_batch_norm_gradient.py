@@ -156,6 +156,6 @@ def test_cases_are_those_of_their_seed():
         (lambda: bn.input_gradient(torch.rand(4, 2), torch.rand(4, 3)), "upstream"),
     ],
 )
-def test_what_is_refused(call, match):
+def test_wrong_arguments_are_refused(call, match):
     with pytest.raises(ValueError, match=match):
         call()

@@ -136,6 +136,6 @@ def test_a_constant_on_all_logits_changes_nothing():
         (torch.zeros(4, 3), torch.zeros(4), 0, "bins is 0"),
     ],
 )
-def test_what_is_refused(logits, labels, bins, match):
+def test_wrong_arguments_are_refused(logits, labels, bins, match):
     with pytest.raises(ValueError, match=match):
         calibration(logits, labels, bins=bins)

@@ -67,7 +67,7 @@ def test_counts_too_large_for_64_bits():
         ([[True]], [[True]], r"allowed: \(n,\)"),
     ],
 )
-def test_what_is_refused(dropped, poison, match):
+def test_wrong_arguments_are_refused(dropped, poison, match):
     with pytest.raises(ValueError, match=match):
         detection(dropped, poison)
 

@@ -269,7 +269,7 @@ def test_the_models_of_this_package_are_distinguished():
         (nn.ReLU(), 3, 2, "no parameter"),
     ],
 )
-def test_what_is_refused(model, number, count, match):
+def test_wrong_arguments_are_refused(model, number, count, match):
     with pytest.raises(ValueError, match=match):
         gradient_statistics(model, cross_entropy, batches(number), count=count)
 

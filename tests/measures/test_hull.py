@@ -27,7 +27,9 @@ TRIANGLE = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
         ((3.0, -1.0), True),  # in line with an edge
     ],
 )
-def test_a_triangle(target: tuple[float, float], expected: bool) -> None:
+def test_a_separator_exists_exactly_outside_of_a_triangle(
+    target: tuple[float, float], expected: bool
+) -> None:
     assert separator_exists(TRIANGLE, torch.tensor(target)) is expected
 
 

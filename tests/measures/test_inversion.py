@@ -135,7 +135,7 @@ def test_the_printed_two_norm_value_is_no_lipschitz_constant():
     assert float(found.x) == pytest.approx(1 / 1.9)
 
 
-def test_what_is_refused():
+def test_wrong_arguments_are_refused():
     y = torch.ones(2, 2)
     with pytest.raises(ValueError, match="y: holds NaN"):
         invert(torch.tanh, y * math.nan)

@@ -137,7 +137,7 @@ def test_only_one_configuration_of_convolutions_has_all_printed_sizes(built):
         assert not rounds_to(count, PUBLISHED["LipsFormer-CSwin-S"].millions)
 
 
-def test_rounding():
+def test_a_count_rounds_to_what_is_printed():
     assert rounds_to(37_500_000, "38") and not rounds_to(37_499_999, "38")
     assert rounds_to(190_650_000, "190.7") and not rounds_to(190_649_999, "190.7")
 

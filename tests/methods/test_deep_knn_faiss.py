@@ -110,7 +110,7 @@ def test_queries_that_an_index_answers_too_briefly_are_searched_exactly():
         ({"label_ties": "largest"}, "label_ties is 'largest'"),
     ],
 )
-def test_what_is_refused(arguments, match):
+def test_wrong_arguments_are_refused(arguments, match):
     X, y = clusters(n=400)
     with pytest.raises(ValueError, match=match) as refusal:
         FaissDeepKNN(**arguments).fit_predict(X, y)

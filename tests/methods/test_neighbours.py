@@ -224,7 +224,7 @@ def test_a_block_keeps_to_its_memory():
         (np.array([[1.0], [np.nan], [2.0], [np.inf]]), 1, {}, ValueError, "rows 1, 3"),
     ],
 )
-def test_what_is_refused(X, k, more, error, match):
+def test_wrong_arguments_are_refused(X, k, more, error, match):
     with pytest.raises(error, match=match):
         nearest(X, k, **more)
 

@@ -59,7 +59,7 @@ def test_padding_has_no_gradient_and_tokens_have() -> None:
     assert not logits.grad[0, 2].any() and logits.grad[0, :2].any()
 
 
-def test_second_derivative() -> None:
+def test_the_second_derivative_is_that_of_finite_differences() -> None:
     logits = torch.randn(1, 2, 4, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(lambda x: token_loss(x, torch.tensor([[3, 0]])), logits)
 

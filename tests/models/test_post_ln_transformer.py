@@ -156,7 +156,7 @@ def test_cache_rows_can_be_reordered_and_repeated() -> None:
 
 @pytest.mark.parametrize(("share", "tables"), [("all", 1), ("decoder", 2), ("none", 3)])
 @pytest.mark.parametrize("residual", KINDS)
-def test_parameter_count(residual: str, share: str, tables: int) -> None:
+def test_the_number_of_parameters_is_that_of_the_formula(residual: str, share: str, tables: int) -> None:
     v, d, f, encoder, decoder = 10_000, 512, 1024, 6, 6
     with torch.device("meta"):
         net = PostLNTransformer(v, residual=residual, share=share)

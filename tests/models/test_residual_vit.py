@@ -172,7 +172,7 @@ def test_the_body_starts_at_the_identity_or_near_it(residual, epsilon, norm):
         ("skip_init", {"attn", "mlp", "norm1", "norm2"}),
     ],
 )
-def test_who_has_a_gradient_in_the_first_step(residual, still):
+def test_only_the_parameters_behind_zeros_have_no_first_gradient(residual, still):
     net = made(residual=residual, norm=True)
     net(images()).square().sum().backward()
     parts = {
@@ -296,7 +296,7 @@ def test_a_new_last_layer():
         net.reset_classifier(5, "map")
 
 
-def test_the_names(timm):
+def test_names_of_lrformers_say_what_they_build(timm):
     for name in (one for one in timm_names.NAMES if one.startswith("lrformer")):
         with torch.device("meta"):
             net = timm.create_model(name)

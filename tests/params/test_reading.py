@@ -274,19 +274,19 @@ def test_a_missing_key_is_reported_at_its_section(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("scale", ["Small", "large", "", "mini ", 3])
-def test_a_scale_that_nobody_knows(folder: Path, scale: Any) -> None:
+def test_an_unknown_scale_is_refused(folder: Path, scale: Any) -> None:
     (found,) = refused(folder / "params.yaml", scale=scale)
     assert found.startswith("scale: found ")
     assert "allowed: mini, small, medium, paper" in found
 
 
-def test_a_scale_written_wrong_in_the_file(folder: Path) -> None:
+def test_a_misspelt_scale_in_the_file_is_answered_with_the_nearest(folder: Path) -> None:
     edit(folder / "params.yaml", "scale: mini ", "scale: smal ")
     (found,) = refused(folder / "params.yaml")
     assert ": scale: found 'smal' (text), allowed: mini, small, medium, paper; nearest: small" in found
 
 
-def test_an_overlay_that_is_not_there_or_names_a_scale(folder: Path) -> None:
+def test_a_missing_overlay_and_one_that_names_a_scale_are_refused(folder: Path) -> None:
     (folder / "params/medium.yaml").unlink()
     assert "params/medium.yaml: cannot be read" in refused(folder / "params.yaml", scale="medium")[0]
     edit(folder / "params/small.yaml", "poisoning:\n", "scale: small\npoisoning:\n")

@@ -178,7 +178,7 @@ def test_a_faulty_file_is_refused_in_one_line(
     assert "\n" not in problems[0]
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "no.yaml", tmp_path):
         (problem,) = read(path).problems
         assert str(problem).startswith(f"{path}: cannot be read (")

@@ -17,7 +17,7 @@ def pairs(rows: list[Pair], known: bool = True) -> Examples:
     return Examples([[(text, other)] for text, other, _ in rows], labels, [str(n) for n in range(len(rows))])
 
 
-def test_the_rule() -> None:
+def test_candidates_are_grouped_by_question_as_the_rule_says() -> None:
     train = [
         *[("who?", "him", 0), ("where?", "there", 1), ("who?", "her", 1)],  # a sample: right is the second
         *[("what?", "a", 1), ("what?", "b", 1)],  # two entailed: left out

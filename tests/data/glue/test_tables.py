@@ -77,13 +77,13 @@ def test_values_and_words() -> None:
         (b"q\tlabel\n\t1\n", r"rows: sample 0 has a row without a text"),
     ],
 )
-def test_refused(content: bytes, said: str) -> None:
+def test_a_damaged_table_is_refused_in_one_line(content: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said) as fault:
         examples(read(content, "t.tsv"), "t.tsv", ("q", None), "label", ("0", "1"))
     assert "\n" not in str(fault.value)
 
 
-def test_a_value_that_is_none() -> None:
+def test_a_value_that_is_no_number_is_refused() -> None:
     with pytest.raises(ValueError, match=r"t.tsv: row 0: label 'x' \(allowed: a number\)"):
         examples(read(b"q\ts\na\tx\n", "t.tsv"), "t.tsv", ("q", None), "s", ())
 

@@ -184,7 +184,7 @@ def test_parts_follow_one_another() -> None:
         ({"turn": 4.0}, "gap, turn"),
     ],
 )
-def test_what_cannot_be(changes: dict, said: str) -> None:
+def test_impossible_settings_are_refused(changes: dict, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Form(**changes)
 

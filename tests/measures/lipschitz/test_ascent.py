@@ -217,7 +217,7 @@ def test_progress_is_reported():
         ({"f": lambda x: (x,)}, "f: returns tuple"),
     ],
 )
-def test_what_is_refused(change, match):
+def test_wrong_arguments_are_refused(change, match):
     given = {"f": torch.sin, "starts": draw(2, 3), "steps": 2} | change
     with pytest.raises(ValueError, match=match):
         ascend(given.pop("f"), given.pop("starts"), **given)

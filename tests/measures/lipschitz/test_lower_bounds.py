@@ -88,7 +88,7 @@ def test_at_a_thousand_tokens_the_tight_bound_is_as_stated():
     assert two_point(1000, "two").value < 83.2
 
 
-def test_what_is_refused():
+def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="length: 1"):
         two_point(1)
     for call in (lambda: two_point(3, "one"), lambda: clustered_norm([0.0], [1], "one")):

@@ -187,7 +187,9 @@ def test_members_that_disagree(
     assert said in capsys.readouterr().err.strip().splitlines()[-1]
 
 
-def test_what_is_refused(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_refused(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     bench.run("nobody", code=2)
     assert "members: 0 with 0 answers.csv (allowed: as many, at least 1)" in capsys.readouterr().err
     members(bench, "unknown", [("sums", [("dev", "0", "1", "0 1")])], code=2)

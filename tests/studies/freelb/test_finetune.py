@@ -205,7 +205,7 @@ def test_shares_of_a_batch_are_the_batch(bench: Bench) -> None:
         assert one == pytest.approx(four, abs=1e-4)
 
 
-def test_values(bench: Bench) -> None:
+def test_regression_is_trained_and_scored(bench: Bench) -> None:
     done = bench.run("values", task="degree", steps=60)
     found, rows = done["metrics"], bench.rows("values", "answers.csv")
     assert done["outcome"] == "ok" and found["score_frac"] == found["dev_pearson"] > 0.5
@@ -215,7 +215,7 @@ def test_values(bench: Bench) -> None:
     assert float(torch.corrcoef(own.double().T)[0, 1]) == pytest.approx(found["dev_pearson"], abs=1e-6)
 
 
-def test_candidates(bench: Bench) -> None:
+def test_questions_with_candidates_are_trained_and_scored(bench: Bench) -> None:
     """Questions of two and three candidates, of which a softmax chooses one."""
     done = bench.run("choice", task="choice", method=METHODS["freelb"], steps=40)
     found, rows = done["metrics"], bench.rows("choice", "answers.csv")
@@ -357,7 +357,7 @@ def folder(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_checkpoint(bench: Bench, folder: Path) -> None:
+def test_an_encoder_of_a_checkpoint_is_fine_tuned(bench: Bench, folder: Path) -> None:
     done = bench.run(
         "checkpoint", encoder={"checkpoint": str(folder), "family": "roberta"}, attention_dropout=None
     )
@@ -408,7 +408,9 @@ def test_a_tokenizer_of_another_model(
         ({"dropout": 1.5}, "dropout: 1.5 (allowed: 0 <= rate < 1)"),
     ],
 )
-def test_what_is_refused(bench: Bench, changes: dict, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_refused(
+    bench: Bench, changes: dict, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     bench.run("refused", code=2, **changes)
     assert said in capsys.readouterr().err.strip().splitlines()[-1]
 

@@ -125,6 +125,8 @@ def test_a_run_that_learns_nothing_says_so(bench: Bench) -> None:
         ({"mask_frac": 0.0}, "mask_frac: 0.0"),
     ],
 )
-def test_what_is_refused(bench: Bench, changes: dict, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_refused(
+    bench: Bench, changes: dict, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     bench.run(f"refused {said[:12]}", code=2, **changes)
     assert said in capsys.readouterr().err.strip().splitlines()[-1]

@@ -36,7 +36,7 @@ def test_every_claim_of_the_chapter_has_a_predicate_and_every_predicate_a_claim(
     assert set(PREDICATES) == set(DEFINED["gradinit"]) and len(PREDICATES) == 12
 
 
-def test_no_records_at_all(tmp_path):
+def test_without_records_no_claim_is_run(tmp_path):
     found = judged(evidence_of(tmp_path))
     assert {claim.verdict for claim in found.values()} == {"not_run"}
     assert "no runs for SGD: GradInit - Admin" in found["no_warmup_sgd"].missing

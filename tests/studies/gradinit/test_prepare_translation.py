@@ -61,7 +61,7 @@ MIRROR = os.environ.get("RELEARN_MIRROR", "")
     not MIRROR or not (Path(MIRROR) / "multi30k").is_dir(),
     reason="RELEARN_MIRROR names no folder with the real Multi30k",
 )
-def test_real_multi30k(tmp_path: Path) -> None:
+def test_the_real_multi30k_is_prepared_whole(tmp_path: Path) -> None:
     done = run(tmp_path, dataset="multi30k", vocabulary=2000, max_length=80, train_pairs=3000, test_pairs=0)
     metrics, got = done["metrics"], load_corpus(tmp_path / "corpus.safetensors")
     assert (metrics["valid_pairs_count"], metrics["test_pairs_count"]) == (1014, 1000)

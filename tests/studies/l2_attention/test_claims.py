@@ -30,7 +30,7 @@ def test_every_claim_of_the_section_has_a_predicate_and_every_predicate_a_claim(
     assert set(PREDICATES) == set(DEFINED["l2_attention"]) and len(PREDICATES) == 8
 
 
-def test_no_records_at_all(tmp_path):
+def test_without_records_no_claim_is_run(tmp_path):
     found = judged(evidence_of(tmp_path))
     assert {claim.verdict for claim in found.values()} == {"not_run"}
     assert all(claim.missing for claim in found.values())

@@ -142,7 +142,7 @@ def test_trained_weights_are_those_of_the_first_layer(tmp_path, network):
         ({"heads": 3}, "heads: 3"),
     ],
 )
-def test_what_is_refused(tmp_path, changed, match):
+def test_wrong_arguments_are_refused(tmp_path, changed, match):
     with pytest.raises(ValueError, match=match):
         step(tmp_path / "refused", **changed)
 

@@ -34,7 +34,7 @@ def step(out: Path, settings: dict[str, Any], *, seed: int = 0, **inputs: Path) 
     return done
 
 
-def test_figure_2(tmp_path):
+def test_figure_2_has_its_ascents_and_its_bound(tmp_path):
     metrics = step(tmp_path / "a", FIGURE_2)["metrics"]
     rows = rows_of(tmp_path / "a/ascents.csv")
     assert tuple(rows[0]) == ascend.ASCENTS and [row["rank"] for row in rows] == [
@@ -130,7 +130,7 @@ def test_figure_8_grows_without_a_bound_and_l2_does_not(tmp_path):
     assert "structured" not in tied
 
 
-def test_trained_weights(tmp_path):
+def test_weights_of_a_trained_network_are_looked_at(tmp_path):
     """The first attention of a language model; its values differ from those of random weights."""
     torch.manual_seed(0)
     net = create(attention="dp", vocabulary=12, layers=2, dim=8, heads=2, ffn=16, max_length=16)
@@ -169,6 +169,6 @@ def test_from_the_command_line_with_no_step_and_few_starts(tmp_path):
         ({"weights": "trained"}, "network"),
     ],
 )
-def test_what_is_refused(tmp_path, change, match):
+def test_wrong_arguments_are_refused(tmp_path, change, match):
     with pytest.raises(ValueError, match=match):
         step(tmp_path / "refused", FIGURE_2 | change)

@@ -58,7 +58,7 @@ MIRROR = os.environ.get("RELEARN_MIRROR", "")
     not MIRROR or not (Path(MIRROR) / "ptb").is_dir(),
     reason="RELEARN_MIRROR names no folder with the real Penn Treebank",
 )
-def test_real_treebank(tmp_path: Path) -> None:
+def test_the_real_treebank_is_prepared_whole(tmp_path: Path) -> None:
     whole = {"train_sentences": 0, "valid_sentences": 0, "test_sentences": 0}
     done = run(tmp_path, dataset="ptb", max_length=288, **whole)
     metrics = done["metrics"]

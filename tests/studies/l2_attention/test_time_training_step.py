@@ -165,6 +165,8 @@ def test_the_longest_line_fits_with_its_start_mark(runs: Path, monkeypatch: pyte
         ({"attention": "cosine"}, "attention: 'cosine' (allowed"),
     ],
 )
-def test_what_is_refused(runs: Path, changes: dict, match: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_refused(
+    runs: Path, changes: dict, match: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert clocked(runs, "refused", **changes) != 0
     assert match in capsys.readouterr().err

@@ -349,7 +349,7 @@ def test_ratios_are_of_equal_depth(tmp_path):
 @pytest.mark.parametrize(
     ("helps", "word"), [(0.7, "reproduced"), (0.5, "contradicted"), ([0.7, 0.59, 0.62], "direction")]
 )
-def test_class_attention(tmp_path, helps, word):
+def test_class_attention_is_compared_with_a_class_token_from_the_start(tmp_path, helps, word):
     deep(tmp_path, 24, suite="class_token", class_attention=helps, from_start=0.6)
     deep(tmp_path, 24, class_attention=0.1, from_start=0.9)  # another suite
     claim = judged(tmp_path, "class_attention_helps")

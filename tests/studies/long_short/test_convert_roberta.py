@@ -231,7 +231,9 @@ def test_a_checkpoint_is_converted_and_not_pretrained(bench: Bench, folder: Path
     assert 0 < moved.abs().max() < 66 * 0.02  # trained on, not anew
 
 
-def test_a_checkpoint_that_is_none(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_without_a_checkpoint_is_refused(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     bench.run("none", checkpoint=str(tmp_path), code=2)
     line = capsys.readouterr().err.strip().splitlines()[-1]
     assert (
@@ -274,7 +276,9 @@ def test_better_compares_with_constant_answers() -> None:
         ({"max_length": 24, "window": 0, "rank": 0}, "window and rank: both 0"),
     ],
 )
-def test_what_is_refused(bench: Bench, changes: dict, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_refused(
+    bench: Bench, changes: dict, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     quick = {"pretrain": {**STAGE, "steps": 1}, **changes}
     bench.run(f"refused {said[:8]}", code=2, **quick)
     assert said in capsys.readouterr().err.strip().splitlines()[-1]

@@ -121,7 +121,7 @@ def test_a_network_with_non_finite_patches_ends_as_diverged(bench: Bench) -> Non
 @pytest.mark.parametrize(
     ("changes", "message"), [({"task": "translation"}, "task: found"), ({"odd": 1}, "odd: ")]
 )
-def test_refusals(
+def test_wrong_arguments_are_refused(
     bench: Bench, changes: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measure(bench, "refused", "trained", 1, code=exit_codes.USE, **changes)

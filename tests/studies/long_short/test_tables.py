@@ -135,7 +135,7 @@ def test_window_and_rank_are_those_of_the_runs(tmp_path):
     assert cells["long_short_best", "text/rank"].status == "not_run"
 
 
-def test_perturbed_texts(whole):
+def test_perturbed_texts_have_their_accuracies_and_losses(whole):
     cells = cells_of("zhu2022.table5.3", whole)
     assert cells["dynamic", "text/none"].mean == pytest.approx(0.645)
     assert cells["dynamic", "text/insertion"].mean == pytest.approx(0.605)

@@ -252,7 +252,7 @@ def test_trimming_what_is_no_padding_changes_much() -> None:
     assert (logits_of("linear", 90, None) - logits_of("linear", 160, None)).abs().max() > 1e-4
 
 
-def test_an_attention_that_is_not_there(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_attention_is_refused(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     bench.data("text")
     settings = {**SETTINGS, "attention": "flash"}
     words = ["long_short", "train_lra", "--settings", json.dumps(settings), "--device", "cpu"]

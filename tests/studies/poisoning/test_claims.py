@@ -59,7 +59,7 @@ def test_what_has_no_predicate_is_not_run_and_says_so(evidence):
     assert all(claim.reasons == ("no runs",) for claim in others if claim not in unwritten)
 
 
-def test_no_records_at_all(tmp_path):
+def test_without_records_no_claim_is_run(tmp_path):
     found = judged(evidence_of(tmp_path))
     assert {claim.verdict for claim in found.values()} == {"not_run"}
     assert found["cp_beats_fc"].missing == ("no runs for convex polytope - feature collision",)
@@ -325,7 +325,7 @@ def test_k_rule_doubts_when_victims_disagree(judge_study):
         ({"outside_separators_count": 49}, "contradicted"),
     ],
 )
-def test_hull_counts(judge_study, change, word):
+def test_the_hull_claim_counts_its_cases(judge_study, change, word):
     claim = judge_study("hull_proposition", victims=(), hull=HELD | change)
     assert claim.verdict == word and claim.count() == {"cases": 100}
     assert claims.tally([claim]) == {}  # a theorem's check is no finding about the paper
