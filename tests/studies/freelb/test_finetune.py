@@ -17,7 +17,7 @@ from relearn.runs import record
 from relearn.steps.trained import train as training
 from relearn.studies.freelb.steps import finetune, finetune_start, sentence_files
 
-from ...steps.recorded import killed
+from ...steps.recorded import check_resumes
 from .runs import ENCODER, FINETUNE, PRETRAIN, Bench, tasks
 
 TASKS = tasks()
@@ -170,11 +170,8 @@ def test_a_killed_run_goes_on_where_it_was(
     monkeypatch.setattr(training, "FEWEST_STEPS", 5)
     own: dict[str, Any] = {"method": METHODS[method], "accumulate": accumulate, "steps": 20, "evaluations": 2}
     whole = bench.run(f"whole_{method}", **own)
-    with killed(lambda _, state: state["steps"] == at):
-        bench.run(f"killed_{method}", code=130, **own)
-    resumed = bench.run(f"killed_{method}", **own)
-    assert {**resumed["metrics"], "step_s": 0} == {**whole["metrics"], "step_s": 0}
-    assert resumed["outputs"] == whole["outputs"]  # bit for bit
+    out = bench.runs / f"killed_{method}"
+    check_resumes(lambda: bench.run(out.name, **own), out, whole, lambda _, state: state["steps"] == at)
 
 
 def test_training_does_not_notice_evaluations(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

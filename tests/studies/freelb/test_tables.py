@@ -9,7 +9,7 @@ import pytest
 from relearn.report import artefacts, coverage, grid, statistics, table, table_formats
 from relearn.report.artefacts import Artefact, Column, Row
 
-from ...report.conftest import FOLDERS, chapter, every_artefact, evidence_of
+from ...report.conftest import FOLDERS, cells_of, chapter, check_counted, every_artefact, evidence_of
 from ...steps.recorded import rows_of
 from . import fake_records as pretend
 
@@ -42,10 +42,6 @@ def whole(tmp_path_factory):
     return evidence_of(small.write(tmp_path_factory.mktemp("freelb")))
 
 
-def cells_of(name, evidence):
-    return {(c.row.id, c.column.id): c for c in table.build(TABLES[name], evidence)}
-
-
 def test_all_tables_are_there():
     assert set(TABLES) - set(ADDITIONS) == set(DEFINED)
     assert all(TABLES[name].category == "Additions" for name in ADDITIONS)
@@ -73,9 +69,7 @@ def test_every_cell_that_is_counted_has_a_printed_number(name, tmp_path):
 
 @pytest.mark.parametrize("name", DEFINED)
 def test_cells_are_counted(name, whole, tmp_path):
-    nothing, found = (coverage.cover(TABLES[name], known) for known in (evidence_of(tmp_path), whole))
-    assert (nothing.measured, nothing.defined) == (0, DEFINED[name][0])
-    assert (found.measured, found.defined) == DEFINED[name][::-1] and not found.addition
+    check_counted(name, whole, evidence_of(tmp_path), *DEFINED[name])
 
 
 @pytest.mark.parametrize("name", ADDITIONS)

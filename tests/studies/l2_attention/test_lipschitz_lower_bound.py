@@ -6,17 +6,15 @@ from typing import Any
 import pytest
 import torch
 
-from relearn import cli
 from relearn.layers.l2_attention import L2Attention
 from relearn.maths.l2_bounds import growth
 from relearn.maths.lambert import covariance_bound
 from relearn.measures.lipschitz import jacobian_norm, two_point
 from relearn.models import character_lm
 from relearn.models.character_lm import create
-from relearn.runs import record
 from relearn.studies.l2_attention.steps import lipschitz_lower_bound as ascend
 
-from ...steps.recorded import made_by, rows_of
+from ...steps.recorded import by_command, made_by, rows_of
 
 IDENTITY = {"attention": "l2_tied", "dim": 1, "heads": 1, "weights": "identity"}
 SEARCH = {"lr": 0.1, "spread": 10.0, "top": 5}
@@ -149,13 +147,8 @@ def test_weights_of_a_trained_network_are_looked_at(tmp_path):
 
 
 def test_from_the_command_line_with_no_step_and_few_starts(tmp_path):
-    import json
-
     settings = FIGURE_2 | {"starts": 2, "steps": 0, "top": 5}
-    words = ["l2_attention", "lipschitz_lower_bound", "--settings", json.dumps(settings)]
-    words += ["--out", str(tmp_path / "run"), "--device", "cpu"]
-    assert cli.main(words) == 0
-    metrics = record.read(tmp_path / "run")["metrics"]
+    metrics = by_command("l2_attention", "lipschitz_lower_bound", tmp_path / "run", settings)["metrics"]
     assert metrics["growth"] == 1 and metrics["steps_count"] == 0 and metrics["late_rise_frac"] == 0
     assert rows_of(tmp_path / "run/curve.csv") == []
 

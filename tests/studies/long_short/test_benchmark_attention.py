@@ -1,6 +1,5 @@
 """benchmark_attention: the order of the cases, medians and slopes, forward and backward steps, and real memory."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relearn import cli
 from relearn.runs import record
 from relearn.studies.long_short.steps import benchmark_attention as cost
 from relearn.studies.long_short.steps import peak_memory
 from relearn.studies.long_short.steps.cost_cases import CurveCase, LatencyCase
 
-from ...steps.recorded import rows_of
+from ...steps.recorded import by_command, rows_of
 
 SIZES = ("layers", "dim", "heads", "ffn", "window", "segment", "rank", "vocabulary")
 MODEL = dict(zip(SIZES, (1, 8, 2, 16, 4, 4, 1, 11), strict=True))
@@ -49,9 +47,8 @@ LATENCY: dict[str, Any] = {
 }
 
 
-def step(out: Path, told: dict[str, Any]) -> int:
-    words = ["long_short", "benchmark_attention", "--settings", json.dumps(told), "--device", "cpu"]
-    return cli.main([*words, "--out", str(out), "--label", f"protocol={told['protocol']}"])
+def step(out: Path, told: dict[str, Any]) -> None:
+    by_command("long_short", "benchmark_attention", out, told, {"protocol": told["protocol"]})
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -81,7 +78,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> list[CurveCase]:
 
 
 def test_the_record_says_what_the_curve_holds(tmp_path: Path, pretended: list[CurveCase]) -> None:
-    assert step(tmp_path / "a", CURVE) == 0
+    step(tmp_path / "a", CURVE)
     done, rows = record.read(tmp_path / "a"), table(tmp_path / "a/cost.csv")
     assert record.verify_outputs(done) == [] and tuple(rows[0]) == cost.CURVE
     found = [(row["attention"], int(row["batch"]), int(row["length"])) for row in rows]
@@ -222,7 +219,7 @@ def test_latency_has_every_task_and_attention(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(LatencyCase, "make", make)
     monkeypatch.setattr(cost, "timed", lambda call, device: 2.0 if made[-1].train else 1.0)
-    assert step(tmp_path / "a", LATENCY) == 0
+    step(tmp_path / "a", LATENCY)
     done, rows = record.read(tmp_path / "a"), table(tmp_path / "a/latency.csv")
     assert tuple(rows[0]) == cost.LATENCY
     assert [(row["task"], row["attention"], row["length"]) for row in rows] == [

@@ -1,7 +1,6 @@
 """convert_roberta: numbers of tiny runs against their files; stages; pairing; resuming; checkpoints; divergence; bad input."""
 
 import copy
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from relearn import cli
 from relearn.data.masked_batches import NONE, TokenBatches
 from relearn.models import long_short_roberta_files as files
 from relearn.models.long_short_roberta import transformers
@@ -21,7 +19,7 @@ from relearn.studies.long_short.steps import convert_roberta as adapt
 from relearn.studies.long_short.steps import convert_start as adapt_start
 from relearn.studies.long_short.steps import mlm_losses as adapt_losses
 
-from ...steps.recorded import killed, rows_of
+from ...steps.recorded import by_command, killed, rows_of
 
 STAGE = {"steps": 20, "warmup_steps": 2, "batch_size": 8, "lr": 3.0e-3, "weight_decay": 0.01}
 SETTINGS: dict[str, Any] = {
@@ -65,9 +63,7 @@ class Bench:
 
     def run(self, name: str, *, seed: int = 0, code: int = 0, **changes: Any) -> dict[str, Any]:
         settings = {**copy.deepcopy(SETTINGS), **changes}
-        words = ["long_short", "convert_roberta", "--settings", json.dumps(settings), "--device", "cpu"]
-        assert cli.main([*words, "--out", str(self.runs / name), "--seed", str(seed)]) == code
-        return record.read(self.runs / name) if code == 0 else {}
+        return by_command("long_short", "convert_roberta", self.runs / name, settings, seed=seed, code=code)
 
     def rows(self, name: str, file: str) -> list[dict[str, str]]:
         return rows_of(self.runs / name / file)

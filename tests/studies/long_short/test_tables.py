@@ -5,7 +5,7 @@ import pytest
 from relearn.report import artefacts, coverage, grid, table, table_formats
 from relearn.report.quantities import Evidence
 
-from ...report.conftest import chapter, evidence_of, values_of
+from ...report.conftest import cells_of, chapter, check_counted, evidence_of, own, values_of
 from . import fake_records as pretend
 
 ALL = chapter("long_short") | chapter("robustness")
@@ -43,14 +43,6 @@ def whole(tmp_path_factory):
     return evidence_of(small.write(tmp_path_factory.mktemp("long_short")))
 
 
-def own(name, evidence):
-    return Evidence(run for run in evidence.runs if run.study == TABLES[name].study)
-
-
-def cells_of(name, evidence):
-    return {(c.row.id, c.column.id): c for c in table.build(TABLES[name], own(name, evidence))}
-
-
 def test_all_tables_are_there():
     assert set(TABLES) - set(ADDITIONS) == set(DEFINED)
     assert all(TABLES[name].category == "Additions" for name in ADDITIONS)
@@ -78,11 +70,7 @@ def test_every_cell_that_is_counted_has_a_printed_number(name, tmp_path):
 
 @pytest.mark.parametrize("name", DEFINED)
 def test_cells_are_counted(name, whole, tmp_path):
-    nothing, found = (
-        coverage.cover(TABLES[name], own(name, known)) for known in (evidence_of(tmp_path), whole)
-    )
-    assert (nothing.measured, nothing.defined) == (0, DEFINED[name][0])
-    assert (found.measured, found.defined) == DEFINED[name][::-1] and not found.addition
+    check_counted(name, whole, evidence_of(tmp_path), *DEFINED[name])
 
 
 def test_rows_that_are_only_printed_are_no_cells_and_nothing_is_missing_of_them(whole):

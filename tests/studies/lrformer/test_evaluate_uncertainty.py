@@ -16,11 +16,10 @@ from relearn.measures.calibration import calibration
 from relearn.measures.ood import separation
 from relearn.models import vision
 from relearn.models.files import ModelFile
-from relearn.runs import record
 from relearn.steps import prepare_images as prepare
 from relearn.studies.lrformer.steps import evaluate_uncertainty as uncertainty
 
-from ...steps.recorded import rows_of
+from ...steps.recorded import made_by, rows_of
 
 SETS = ["uniform_noise", "natural_patches", "corrupted"]
 DISTANCES = [0.0, 1.0, 4.0, 40.0]
@@ -73,19 +72,8 @@ class Runs:
         }
 
     def step(self, module, name, settings, inputs, seed=0) -> dict:
-        what = {
-            "study": "lrformer",
-            "paper": "ye2023",
-            "step": module.__name__.rpartition(".")[2],
-            "scale": "mini",
-        }
-        with record.Run(
-            self.root / name, **what, labels={"variant": name}, seed=seed, settings=settings
-        ) as one:
-            module.run(one, dict(settings), inputs, "cpu", "fp32")
-        done = record.read(self.root / name)
-        assert record.verify_outputs(done) == []
-        return done
+        out, labels = self.root / name, {"variant": name}
+        return made_by(module, out, settings, labels, inputs, study="lrformer", seed=seed)
 
     def of(self, kind: str, name: str, seed: int = 0, **changes) -> dict:
         """The step on one of the stand-ins."""
