@@ -10,6 +10,8 @@ from relearn.models import timm_names
 from relearn.models.residual_schemes import SCHEMES
 from relearn.models.residual_vit import ResidualViT
 
+from .conftest import awake
+
 SIZE = dict(img_size=8, patch_size=2, num_classes=3, embed_dim=12, num_heads=3, depth=3)
 EXACT = dict(rtol=1e-10, atol=1e-10)
 
@@ -17,14 +19,6 @@ EXACT = dict(rtol=1e-10, atol=1e-10)
 def made(**more):
     torch.manual_seed(0)
     return ResidualViT(**(SIZE | more)).double()
-
-
-def awake(net):
-    """Every parameter away from the start that could hide it."""
-    generator = torch.Generator().manual_seed(1)
-    for parameter in net.parameters():
-        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.double)
-    return net
 
 
 def images(*more, side=8, channels=3):

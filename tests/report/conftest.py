@@ -68,6 +68,17 @@ def cells_of(name: str, evidence: Evidence) -> dict[tuple[str, str], table.Cell]
     return {(c.row.id, c.column.id): c for c in table.build(every_artefact()[name], own(name, evidence))}
 
 
+def check_printed(name: str, nothing: Evidence, wanted: Callable[[published.Value], bool]) -> None:
+    """Every wanted number of the paper stands in one cell, and every cell that counts has a number; without runs none is measured."""
+    cells = cells_of(name, nothing).values()
+    shown = [value for cell in cells for value in cell.printed.values() if value.value is not None]
+    values = every_artefact()[name].published["paper"].values()
+    assert sorted(map(repr, shown)) == sorted(repr(v) for v in values if v.value is not None and wanted(v))
+    for cell in cells:
+        if cell.row.applies(cell.column.id):
+            assert cell.published and cell.status == "not_run", (name, cell.row.id, cell.column.id)
+
+
 def check_counted(name: str, whole: Evidence, nothing: Evidence, defined: int, measured: int) -> None:
     """So many cells of a published table, of which so many are measured; without runs none is."""
     found = coverage.cover(every_artefact()[name], own(name, whole))

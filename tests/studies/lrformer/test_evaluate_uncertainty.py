@@ -79,7 +79,7 @@ class Runs:
         """The step on one of the stand-ins."""
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(ModelFile, "load", lambda file, path, device: self.nets[kind])
-            inputs = {"data": [self.data_file], "network": [Path("none")]}
+            inputs = {"data": [self.data_file], "network": [self.data_file]}
             return self.step(uncertainty, name, SETTINGS | changes, inputs, seed)
 
     def rows(self, name: str, file: str) -> list[dict[str, str]]:
