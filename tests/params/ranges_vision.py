@@ -122,7 +122,7 @@ for study in STUDIES:
         rule(images, 5000, 5001, cifar),
         rule(images, 0, 130, imagenet),
         ({**imagenet, images: 0}, {**imagenet, images: 0, size: 0}, size),
-        ({size: 16, patch: 4}, {size: 15, patch: 4}, patch),
+        rule(size, 16, 15, {patch: 4}, named=patch),
         rule(patch, 4, 3),
         rule(batch, 1300, 1301),
         rule(tested, 497, 498),

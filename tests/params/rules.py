@@ -17,10 +17,21 @@ BETAS: Range = ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9])
 Rule = tuple[dict[str, Any], dict[str, Any], str]
 
 
-def rule(key: str, allowed: Any, refused: Any, together: dict[str, Any] | None = None, at: str = "") -> Rule:
-    """With the values ``together``, a key may have the one value and not the other; the message names the place ``at`` in it."""
+def rule(
+    key: str,
+    allowed: Any,
+    refused: Any,
+    together: dict[str, Any] | None = None,
+    *,
+    at: str = "",
+    named: str = "",
+) -> Rule:
+    """With the values ``together``, a key may have the one value and not the other.
+
+    The message names the place ``at`` in the value, or the other key ``named``.
+    """
     shared = together or {}
-    return {**shared, key: allowed}, {**shared, key: refused}, f"{key}{at}"
+    return {**shared, key: allowed}, {**shared, key: refused}, named or f"{key}{at}"
 
 
 def only_with(needed: dict[str, Any], key: str, value: Any) -> Rule:

@@ -250,11 +250,7 @@ RULES: list[Rule] = [
         {f"{ADAPT}.variants": ["full_large"]},
         f"{ADAPT}.variants[0]",
     ),
-    (
-        {LISTOPS: 119, f"{FORM}.max_length": 120},
-        {LISTOPS: 118, f"{FORM}.max_length": 120},
-        f"{FORM}.max_length",
-    ),
+    rule(LISTOPS, 119, 118, {f"{FORM}.max_length": 120}, named=f"{FORM}.max_length"),
     rule(f"{FORM}.min_length", 58, 59, {f"{FORM}.max_length": 60}),
     *(
         ({}, {f"{S}.prepare_lra.image.max_length": wrong}, f"{S}.prepare_lra.image.max_length")
@@ -263,11 +259,7 @@ RULES: list[Rule] = [
     rule(f"{S}.prepare_lra.image.max_length", 1024, 64, {f"{S}.prepare_lra.image.dataset": "cifar10"}),
     *(rule(f"{PATHS}.max_length", 400, wrong, {f"{PATHS}.form.size": 20}) for wrong in (399, 401)),
     rule(f"{ONE}.batch_size", 50, 51, {f"{TEXT}.train_samples": 50}),
-    (
-        {f"{TEXT}.train_samples": 0, f"{ONE}.batch_size": 5000},
-        {f"{TEXT}.train_samples": 4999, f"{ONE}.batch_size": 5000},
-        f"{ONE}.batch_size",
-    ),
+    rule(f"{TEXT}.train_samples", 0, 4999, {f"{ONE}.batch_size": 5000}, named=f"{ONE}.batch_size"),
     rule(f"{ONE}.warmup_steps", 20, 21, {f"{ONE}.steps": 20}),
     # a stream has two characters to predict in each part, and no more than there are
     *(
@@ -286,11 +278,7 @@ RULES: list[Rule] = [
     ),
     (phases(warmup_steps=3), phases(warmup_steps=4), f"{S}.train_long_char_lm.phases[1].warmup_steps"),
     # an attention sees something, and no more than there is
-    (
-        {**OWN, f"{ONE}.window": 0, f"{ONE}.rank": 1},
-        {**OWN, f"{ONE}.window": 0, f"{ONE}.rank": 0},
-        f"{ONE}.window",
-    ),
+    rule(f"{ONE}.rank", 1, 0, {**OWN, f"{ONE}.window": 0}, named=f"{ONE}.window"),
     rule(f"{ONE}.rank", 10, 11, {**OWN, f"{ONE}.window": 15}),
     rule(f"{S}.train_lra.rank", 32, 33, SHARED),
     (
@@ -329,11 +317,7 @@ RULES: list[Rule] = [
         for section in ("encoder", "char_lm", "benchmark_attention.curve")
     ),
     # w = 4 of l = 8 covers, as gcd = 4; of l = 10, gcd 2, neither 4 does nor 6, which is more than half
-    (
-        {f"{CURVE}.window": 4, f"{CURVE}.segment": 8},
-        {f"{CURVE}.window": 4, f"{CURVE}.segment": 10},
-        f"{CURVE}.window",
-    ),
+    rule(f"{CURVE}.segment", 8, 10, {f"{CURVE}.window": 4}, named=f"{CURVE}.window"),
     rule(f"{CURVE}.window", 8, 6, {f"{CURVE}.segment": 10}),
     rule(f"{S}.char_lm.window", 4, 3, SMALL),
     *(
@@ -361,10 +345,8 @@ RULES: list[Rule] = [
         f"{S}.train_long_char_lm.phases[1].length",
     ),
     rule(f"{WAY}.step", 100, 101, {f"{WAY}.form": "windows", f"{WAY}.context": 100}),
-    (
-        {f"{WAY}.form": "cached", f"{WAY}.context": 100, f"{WAY}.step": 101},
-        {f"{WAY}.form": "windows", f"{WAY}.context": 100, f"{WAY}.step": 101},
-        f"{WAY}.step",
+    rule(
+        f"{WAY}.form", "cached", "windows", {f"{WAY}.context": 100, f"{WAY}.step": 101}, named=f"{WAY}.step"
     ),
     rule(f"{WAY}.characters", 2, 1),
     rule(f"{CURVE}.full_longest", 96, 95, {f"{CURVE}.lengths": [96, 128]}),
@@ -374,10 +356,13 @@ RULES: list[Rule] = [
     rule(IMAGES, 130, 1),
     rule(IMAGES, 5000, 5001, CIFAR),
     rule(IMAGES, 0, 130, IMAGENET),
-    (  # a released checkpoint is one of ImageNet, on sets of its images
-        {**IMAGENET, IMAGES: 0, f"{R}.sets.val": "imagenet/val", f"{R}.checkpoints": [RELEASED]},
-        {**IMAGENET, IMAGES: 0, f"{R}.sets.val": "", f"{R}.checkpoints": [RELEASED]},
-        f"{R}.checkpoints[0].network",
+    # a released checkpoint is one of ImageNet, on sets of its images
+    rule(
+        f"{R}.sets.val",
+        "imagenet/val",
+        "",
+        {**IMAGENET, IMAGES: 0, f"{R}.checkpoints": [RELEASED]},
+        named=f"{R}.checkpoints[0].network",
     ),
     rule(f"{R}.checkpoints", [], [RELEASED], at="[0].network"),
     # a network has one at most
@@ -390,16 +375,19 @@ RULES: list[Rule] = [
     ),
     rule(PATCH, 2, 3, WITHOUT),
     rule(PATCH, 2, 3, {**WITHOUT, f"{S}.grid.networks": ["CvT-13"], f"{R}.networks": []}),
-    (  # DeiT's patches are four times as wide
-        {PATCH: 4, **WITHOUT, f"{S}.grid.networks": ["CvT-13"], f"{R}.networks": []},
-        {PATCH: 4, **WITHOUT, f"{S}.grid.networks": ["CvT-13", "DeiT-S"], f"{R}.networks": []},
-        PATCH,
+    # DeiT's patches are four times as wide
+    rule(
+        f"{S}.grid.networks",
+        ["CvT-13"],
+        ["CvT-13", "DeiT-S"],
+        {PATCH: 4, **WITHOUT, f"{R}.networks": []},
+        named=PATCH,
     ),
     rule(f"{S}.train.batch_size", 1300, 1301),
     rule(f"{S}.train.warmup_epochs", 3, 4, {f"{S}.train.epochs": 3}),
     *(rule(key, 497, 498) for key in (TESTED, LOOKED, WITHSTOOD)),
     rule(ATTACKED, 90, 91, {WITHSTOOD: 90}),
-    ({WITHSTOOD: 0, ATTACKED: 400}, {WITHSTOOD: 399, ATTACKED: 400}, ATTACKED),
+    rule(WITHSTOOD, 0, 399, {ATTACKED: 400}, named=ATTACKED),
     (
         {f"{S}.grid.networks": ["CvT-21", "CvT-13"], f"{S}.grid.similarity": ["CvT-13"], f"{R}.networks": []},
         {f"{S}.grid.networks": ["CvT-21"], f"{S}.grid.similarity": ["CvT-21", "CvT-13"], f"{R}.networks": []},
@@ -410,11 +398,7 @@ RULES: list[Rule] = [
         rule(f"{S}.grid.similarity", just, wrong, SEEN, at="[0]")
         for just, wrong in ((["DeiT-S"], ["ResNet-50"]), (["CvT-13"], ["ViL-Medium"]))
     ),
-    (
-        {**CIFAR, **SEEN, PATCH: 2, f"{S}.grid.similarity": ["Swin-T"]},
-        {**CIFAR, **SEEN, PATCH: 4, f"{S}.grid.similarity": ["Swin-T"]},
-        f"{S}.grid.similarity[0]",
-    ),
+    rule(PATCH, 2, 4, {**CIFAR, **SEEN, f"{S}.grid.similarity": ["Swin-T"]}, named=f"{S}.grid.similarity[0]"),
     (
         {
             **WITHOUT,
@@ -431,9 +415,11 @@ RULES: list[Rule] = [
         f"{R}.networks[0]",
     ),
     rule(f"{R}.reference", "CvT-13", "ResNet-50", {f"{R}.networks": ["CvT-13"]}),
-    (
-        {f"{R}.networks": ["CvT-13"], f"{R}.reference": "ResNet-50", f"{R}.corruptions": []},
-        {f"{R}.networks": ["CvT-13"], f"{R}.reference": "ResNet-50", f"{R}.corruptions": ["fog"]},
-        f"{R}.reference",
+    rule(
+        f"{R}.corruptions",
+        [],
+        ["fog"],
+        {f"{R}.networks": ["CvT-13"], f"{R}.reference": "ResNet-50"},
+        named=f"{R}.reference",
     ),
 ]
