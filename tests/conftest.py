@@ -3,8 +3,6 @@
 Where CI is set the examples are the same at every run, so that a change is judged by itself; elsewhere they are drawn anew.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

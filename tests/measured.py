@@ -11,8 +11,6 @@ its step, labels of the runs, and the value. ``%`` multiplies by 100. The value 
 halves rounded up.
 """
 
-from __future__ import annotations
-
 import re
 import statistics
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The code in the documents runs: every Python block of every page, each in a separate process, as a reader would paste it."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """The Makefile: help by default, the scale that is asked for, and every target that the documents name."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

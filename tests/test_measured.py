@@ -1,7 +1,5 @@
 """Numbers of the documentation and of the published results are those of the records that a comment behind them names."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

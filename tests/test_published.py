@@ -1,7 +1,5 @@
 """What is committed: few and small files, and published sets that render as they are."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

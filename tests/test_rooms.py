@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
+from relearn.methods import DEFENCES
 from relearn.studies import STUDIES
+from relearn.studies.study import all_studies
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 ROOT = SOURCE / "relearn"
@@ -256,11 +258,62 @@ def test_the_top_of_the_package_holds_rooms_only() -> None:
     assert files == {"__init__.py", "__main__.py", "torchvision_ready.py", "torchvision_schema.py"} | own
 
 
-def test_a_plan_imports_no_torch() -> None:
-    plans = "; ".join(f"import relearn.studies.{name}.plan" for name in STUDIES)
-    program = f"import sys; {plans}; print([m for m in ('torch', 'pydantic') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+# Program -> libraries that it must not load: what is asked for often, and without any of their work, answers at once.
+STEP = """
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from {step} import NEEDS_TORCH, run
+assert not NEEDS_TORCH
+folder = Path(tempfile.mkdtemp())
+run(SimpleNamespace(output=lambda name: folder / name, finish=lambda metrics, notes: None), {settings}, {{}}, "cpu", "fp32")
+assert list(folder.iterdir())
+"""
+IMAGES = {"dataset": "digits", "pretrain_per_class": 70, "fine_tune_per_class": 50, "pool_per_class": 70}
+PAIRS = {"dataset": "number_words", "vocabulary": 100, "max_length": 60, "train_pairs": 500, "test_pairs": 40}
+TEXT = {"dataset": "pydoc_topics", "max_length": 70}
+TEXT |= {"train_sentences": 300, "valid_sentences": 40, "test_sentences": 50}
+FIGURES = (module for study in all_studies() for module in study.figures.values())
+SPARED = {
+    **{f"import relearn.studies.{name}.plan": {"torch", "pydantic"} for name in STUDIES},
+    "import relearn.cli": {"torch", "numpy", "mlflow", "pandas", "pydantic"},
+    f"import relearn.cli.render, relearn.report.claims, relearn.report.page, {', '.join(FIGURES)}": {
+        *("pandas", "seaborn", "matplotlib", "jinja2", "mlflow", "torch", "scipy")
+    },
+    f"import {', '.join(place.partition(':')[0] for place in DEFENCES.values())}": {
+        *("sklearn", "pandas", "scipy.stats")
+    },
+    "import relearn.runs.devices": {"torch"},
+    "import relearn.data.download": {"pooch", "requests", "torch"},
+    "import relearn.data.facts, relearn.data.class_folders, relearn.models.layer_scale_start": {
+        *("torch", "numpy", "pydantic", "safetensors")
+    },
+    "from relearn import data; data.load('digits')": {"sklearn", "torch"},
+    "from relearn.data.text_lines import text_module_of; text_module_of('ptb')": {
+        *("torch", "numpy", "relearn.data.ptb", "relearn.data.pydoc_topics", "pydoc_data.topics")
+    },
+    "from relearn.models.vision import modules_of; assert modules_of('lipsformer_cswin_tiny')": {
+        *("timm", "torch", "torchvision")
+    },
+    STEP.format(step="relearn.steps.prepare_images", settings=IMAGES): {
+        *("torch", "sklearn", "pandas", "pooch", "pydantic")
+    },
+    STEP.format(step="relearn.studies.gradinit.steps.prepare_translation", settings=PAIRS): {
+        *("torch", "sklearn", "pandas", "pooch", "pydantic", "transformers")
+    },
+    STEP.format(step="relearn.studies.l2_attention.steps.prepare_ptb_lines", settings=TEXT): {
+        *("torch", "tokenizers", "sklearn", "pandas", "pooch", "pydantic", "scipy")
+    },
+}
+
+
+@pytest.mark.parametrize("program", SPARED)
+def test_a_costly_library_is_not_loaded_where_nothing_needs_it(program: str) -> None:
+    code = f"{program}\nimport sys; print(sorted({SPARED[program]} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout.splitlines()[-1:], done.stderr) == (["[]"], "")
 
 
 def test_no_file_is_called_by_a_word_without_meaning() -> None:

@@ -1,7 +1,5 @@
 """Only records that are what the DAG requires are taken, all or none; times follow the DAG."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -239,7 +237,7 @@ def test_several_faults_are_counted() -> None:
         refuse(["a", "b", "c"])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.integers(0, 10**9), min_size=2, max_size=6))
 def test_times_follow_the_dag_and_are_changed_only_where_they_do_not(
     tmp_path_factory: pytest.TempPathFactory, starts: list[int]

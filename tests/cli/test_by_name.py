@@ -1,7 +1,5 @@
 """relearn list, reproduce, show and open, from any folder of a checkout."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -208,11 +208,6 @@ def test_a_step_imports_nothing_that_only_help_needs(tmp_path):
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_the_command_line_itself_imports_nothing_heavy():
-    code = "import sys, relearn.cli; print(sorted(sys.modules.keys() & {'torch','numpy','mlflow','pandas','pydantic'}))"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
-
-
 @pytest.mark.parametrize(("verb", "watches"), [("render", 1), ("track", 1), ("warm", 0)])
 def test_a_verb_ends_with_its_engine(verb, watches, monkeypatch):
     """The warm server must not have a second thread: it asks by itself."""

@@ -1,7 +1,5 @@
 """Code versions: each run under its study and step, with what makes it another run; and whether a study is done."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`relearn compare`: sides by scale, folder and commit, what it writes, and one line for wrong use."""
 
-from __future__ import annotations
-
 import csv
 import json
 import subprocess

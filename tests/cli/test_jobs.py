@@ -1,7 +1,5 @@
 """The printed script runs under a plain shell, in order, skips what is done and stops where a job fails."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

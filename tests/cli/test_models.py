@@ -1,7 +1,5 @@
 """Weights and poisons travel as checksummed files: released, fetched over HTTP, checked, handed to `relearn adopt`."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import json

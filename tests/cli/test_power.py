@@ -1,7 +1,5 @@
 """`relearn power` on a few records: what it says of a claim, and how it answers a wrong call."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Two processes make the run that one makes: through the command line, resumed after a kill, and from images decoded in shares."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """`relearn publish` and `relearn render --from`: a published set renders as the folder of runs that it was made of."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a crash leaves is named; what is safe is cleared; what is sound or alive is left alone."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,15 +1,11 @@
 """`relearn render` end to end: on a whole study, on a part of one, and used wrongly."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import csv
 import io
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +14,6 @@ from relearn import cli
 from relearn.cli import render
 from relearn.report import figures, table_formats
 from relearn.runs.record import Run
-from relearn.studies.study import all_studies
 
 REPOSITORY = Path(__file__).parents[2]
 WHOLE = (
@@ -226,14 +221,3 @@ def test_a_rendering_that_fails_or_is_interrupted_leaves_the_old_files(error, ch
     words = ["render", "--artefact", "zhu2022.table2.1", "--artefact", "zhu2022.table2.2"]
     assert cli.main(words) in (2, 130)
     assert contents(root) == before
-
-
-def test_importing_the_step_and_the_report_costs_nothing():
-    heavy = ("pandas", "seaborn", "matplotlib", "jinja2", "mlflow", "torch", "scipy")
-    code = (
-        "import sys, relearn.cli.render, relearn.report.claims, relearn.report.page,"
-        f" relearn.report.table_formats, {', '.join(one for study in all_studies() for one in study.figures.values())};"
-        f" print([m for m in {heavy} if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

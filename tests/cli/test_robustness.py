@@ -1,7 +1,5 @@
 """relearn robustness: one command, its table and files, and one line for whatever is wrong."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -104,7 +102,7 @@ def test_a_file_of_ours_says_itself_what_it_is(place: Path, tmp_path: Path) -> N
     assert told["sets"][0]["samples_count"] == 12 and told["model"]["name"] == VIT["name"]
 
 
-def test_prepared_test_images(tmp_path: Path) -> None:
+def test_prepared_test_images_are_a_set(tmp_path: Path) -> None:
     from relearn.runs import record
 
     what: dict[str, Any] = {"study": "poisoning", "paper": "zhu2022", "step": "prepare", "scale": "mini"}
@@ -146,9 +144,7 @@ def test_bad_images_are_counted_and_listed(
     assert row["file"] == f"{torn.parent.name}/{torn.name}" and row["set"] == "val"
 
 
-def test_one_line_for_whatever_is_wrong(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_call_is_one_line(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     val, state, ours = (str(place / name) for name in ("val", "state.pth", "ours.safetensors"))
     for words, code, said in (
         ([*NAMED, "--set", f"val={val}"], 2, "needs weights; allowed: --weights FILE, or --pretrained"),

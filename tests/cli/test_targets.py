@@ -1,7 +1,5 @@
 """What a person may ask for by name, and that the runs which are chosen are those that the published results were made of."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """`relearn track`: what it imports by default, when it stops following, and that it is cheap where there is nothing."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`relearn ui`: it is local and careful by default, and survives a move of the folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`relearn validate`: what it prints, and its exit code."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -24,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_good_parameters(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_good_parameters_are_said_to_be_ok(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["validate"]) == 0
     count = len(params.leaves(parameters.load()))
     assert capsys.readouterr() == (f"ok: params.yaml at scale mini: {count} values\n", "")
@@ -56,7 +54,7 @@ def test_each_problem_has_a_line_and_the_code_is_2(folder: Path, capsys: pytest.
     assert len(lines) == 3  # the wrong spelling, the unknown key, the key that it left missing
 
 
-def test_a_file_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["validate", "--params", "no.yaml"]) == 2
     assert capsys.readouterr().err.startswith("no.yaml: cannot be read (")
 

@@ -1,7 +1,5 @@
 """docs/model-zoo.md is what the code says of its networks; its examples run."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -37,7 +35,7 @@ def test_numbers_by_hand(page: str) -> None:
     assert lines["residual_deit_small"].count(small) == 2, "ours and timm's"
 
 
-def test_examples_run() -> None:
+def test_every_example_of_the_page_runs() -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
     assert len(blocks) == 3
     for block in blocks:

@@ -1,7 +1,5 @@
 """Where the tests' data are: real copies where they are at hand, no network, or a server that fails on purpose."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Iterator

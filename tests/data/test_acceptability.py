@@ -1,7 +1,5 @@
 """Damaged sentences: equal halves, parts apart, each edit as stated, and what words alone can know."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 
@@ -63,7 +61,7 @@ def test_words_alone_know_misspellings(task: Acceptability) -> None:
 
 
 @given(SENTENCES, st.sampled_from(list(WEIGHTS)), st.integers(0, 999))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_each_edit_is_what_it_says(words: list[str], kind: str, seed: int) -> None:
     found = apply_edit(words, kind, POOL, random.Random(seed))
     assert found[0] == words[0] and found[-1] == words[-1]
@@ -146,7 +144,7 @@ def test_equal_seeds_give_equal_damage() -> None:
     assert found[0] == found[1] and len(set(found[0])) > 3
 
 
-def test_what_is_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"sentences: 2, 1 different ones \(allowed: all different\)"):
         corrupt_sentences({"train": ["a b c d e"], "dev": ["a b c d e"]}, {})
     with pytest.raises(ValueError, match=r"sentence: 'a b' \(allowed: at least 5 words\)"):

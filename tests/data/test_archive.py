@@ -1,7 +1,5 @@
 """Archives are read into memory: the named files, nothing else, nothing on disk, at most the limit."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

@@ -1,7 +1,5 @@
 """Byte-pair encoding: exact round trip, a slow replay of every merge, fixed special ids, determinism."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from itertools import pairwise

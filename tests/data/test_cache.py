@@ -3,8 +3,6 @@
 RELEARN_MIRROR names a folder with one folder per data set.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

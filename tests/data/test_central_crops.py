@@ -1,7 +1,5 @@
 """Test images as timm's evaluation reads them, in their order, whatever the batches and threads."""
 
-from __future__ import annotations
-
 import hashlib
 from importlib import import_module
 from pathlib import Path
@@ -80,7 +78,7 @@ def test_left_early_its_threads_end(images) -> None:
         ({"workers": 0}, "workers is 0"),
     ],
 )
-def test_refusals(images, changed: dict, said: str) -> None:
+def test_wrong_arguments_are_refused(images, changed: dict, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read(images, **changed)
 

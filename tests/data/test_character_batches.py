@@ -1,7 +1,5 @@
 """Batches of lines: every line once, targets one place on, padding least, draws from the generator alone, resumable."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise, permutations
 from pathlib import Path
@@ -39,7 +37,7 @@ def read(batch: tuple) -> list[tuple[int, ...]]:
 
 
 @given(some_lines, st.integers(1, 12), st.integers(0, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_line_once_in_batches_of_equal_count(lines: list, size: int, seed: int) -> None:
     batches = CharacterBatches(Ragged.of(lines), batch_size=size)
     epoch = list(batches.epoch(generator(seed)))
@@ -56,7 +54,7 @@ def test_every_line_once_in_batches_of_equal_count(lines: list, size: int, seed:
 
 
 @given(some_lines, st.integers(1, 12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_padding_is_what_a_count_finds(lines: list, size: int) -> None:
     batches = CharacterBatches(Ragged.of(lines), batch_size=size)
     for seed in range(2):

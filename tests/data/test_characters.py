@@ -1,7 +1,5 @@
 """The prepared characters: text → ids → text, train alone makes the vocabulary, counts are those of a slow count."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -72,7 +70,7 @@ def test_the_rare_word_is_five_characters() -> None:
     assert UNK not in got.encode("<unk>"), "the word of the treebank is no unknown character"
 
 
-def test_unknown_characters() -> None:
+def test_characters_outside_the_vocabulary_are_unknown() -> None:
     got, metrics = made()
     ids = got.part("test")[0].tolist()
     wanted = "an äpfel"
@@ -125,7 +123,7 @@ def test_subsets_are_evenly_spaced_among_those_that_stay() -> None:
     ),
     st.integers(0, 4),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_text_goes_there_and_back(train: list[str], test: list[str], count: int) -> None:
     got, metrics = prepare(
         Text(train, test, test, {}), name="any", max_length=9, train_sentences=count, test_sentences=count

@@ -1,7 +1,5 @@
 """CIFAR-10: the official records byte by byte, both forms of a copy equal, faults named; the real copy."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import tarfile

@@ -1,7 +1,5 @@
 """The prepared corpus: text → ids → text, train alone shapes the vocabulary, counts are those of a slow count."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

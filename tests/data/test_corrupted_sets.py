@@ -3,8 +3,6 @@
 ImageNet-C's folders: every (corruption, severity) that is asked for, in groups or without, nothing else.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,10 +1,6 @@
 """The digits: equal to scikit-learn's own loader; grey values survive; a wrong file is refused."""
 
-from __future__ import annotations
-
 import gzip
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -31,13 +27,6 @@ def test_8_bit_pixels_are_the_nearest_and_lose_nothing() -> None:
     assert (np.abs(pixels - grey * 255 / 16) <= 0.5).all()
     assert pixels[0] == 0 and pixels[16] == 255 and pixels[8] == 128
     np.testing.assert_array_equal(np.rint(pixels * (16 / 255)), grey)
-
-
-def test_scikit_learn_is_not_imported() -> None:
-    code = "import sys; from relearn import data; data.load('digits'); "
-    code += "print('sklearn' in sys.modules, 'torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]
 
 
 def rows(path: Path) -> list[str]:

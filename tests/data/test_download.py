@@ -1,11 +1,7 @@
 """Downloads from a server that fails on purpose: no unchecked or partial file is ever taken for the real one."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -172,14 +168,6 @@ def test_a_full_disk_is_named_and_not_tried_again(server, tmp_path: Path, monkey
         get(remote(server), tmp_path)
     assert not isinstance(caught.value, DownloadError) and caught.value.filename == str(tmp_path / "file.bin")
     assert visible(tmp_path) == [] and len(server.asked) == 1
-
-
-def test_libraries_are_imported_only_to_download() -> None:
-    code = (
-        "import sys; import relearn.data.download; print({'pooch', 'requests', 'torch'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
 
 
 def test_fault_of_names_the_first_difference(server, tmp_path: Path) -> None:

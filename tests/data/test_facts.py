@@ -1,10 +1,6 @@
 """The sizes that params.yaml is checked against are those of the data."""
 
-from __future__ import annotations
-
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -41,13 +37,3 @@ def test_only_a_data_set_without_a_test_set_gives_images_away() -> None:
     assert facts.images_for_testing("digits", 1640) == 157
     assert facts.images_for_testing("cifar10", 1640) == facts.images_for_testing("cifar10", 0) == 10_000
     assert facts.MOST_FOR_TRAINING == {"digits": 164, "cifar10": 5000}
-
-
-def test_a_plan_can_import_the_facts_without_torch() -> None:
-    code = """
-import sys
-import relearn.data.facts, relearn.data.class_folders, relearn.models.layer_scale_start
-heavy = {"torch", "numpy", "pydantic", "safetensors"} & set(sys.modules)
-assert not heavy, heavy
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,7 +1,5 @@
 """The server's tables: names, header, indices and words, column by column; the zip is the same bytes each time."""
 
-from __future__ import annotations
-
 import hashlib
 import zipfile
 from pathlib import Path
@@ -101,7 +99,9 @@ def test_the_same_answers_are_the_same_bytes(tmp_path: Path) -> None:
         ("wnli", {str(index): 1 for index in range(1, 147)}, True, r"WNLI.tsv: 146 answers"),
     ],
 )
-def test_refused(task: str, given: dict[str, float], official: bool, said: str) -> None:
+def test_wrong_answers_are_refused_in_one_line(
+    task: str, given: dict[str, float], official: bool, said: str
+) -> None:
     with pytest.raises(ValueError, match=said) as fault:
         table(task, given, official=official)
     assert "\n" not in str(fault.value)

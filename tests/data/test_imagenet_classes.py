@@ -1,7 +1,5 @@
 """Folders and outputs: numbers are numbers, identifiers keep their place in ImageNet, other names need all classes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,7 +61,7 @@ def test_identifiers_of_a_network_of_few_classes_are_names_like_others(tmp_path:
     assert labels(label_by_class(path, classes=2)) == {identifiers()[3]: {0}, identifiers()[7]: {1}}
 
 
-def test_refusals(tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="class 10; allowed: 0 to 9"):
         label_by_class(folder(tmp_path / "a", ["0", "10"]), classes=10)
     with pytest.raises(ValueError, match="two folders for one number"):
@@ -75,7 +73,7 @@ def test_files_of_timm_are_found_without_its_import() -> None:
     assert not file_of_timm("no such file").exists()
 
 
-def test_real_folders(mirror: Callable[..., Path], tmp_path: Path) -> None:
+def test_real_folders_keep_their_numbers(mirror: Callable[..., Path], tmp_path: Path) -> None:
     every = listing(mirror("imagenet_sample_derived"))
     found = label_by_class(mirror("imagenet_sample_derived"), classes=1000)
     assert found.labels.tolist() == every.labels.tolist() and found.classes == every.classes == identifiers()

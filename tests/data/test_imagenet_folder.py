@@ -1,7 +1,5 @@
 """Class folders: crops by their formula, threads change no bit, validation as torchvision's; the real images."""
 
-from __future__ import annotations
-
 import math
 import os
 import random
@@ -220,7 +218,7 @@ def test_validation_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [one.suffix for one in cache.iterdir()] == [".npy"], "what failed leaves nothing"
 
 
-def test_classes(tmp_path: Path) -> None:
+def test_classes_are_the_sorted_names_of_the_folders(tmp_path: Path) -> None:
     train = listing(folder(tmp_path / "train"))
     assert train.classes == ("n00000000", "n00000001", "n00000002")
     assert train.labels.tolist() == [0] * 3 + [1] * 4 + [2] * 2
@@ -268,7 +266,7 @@ def test_grey_and_transparent_images_become_rgb(tmp_path: Path) -> None:
         assert decode_rgb(path).mode == "RGB" and decode_rgb(path).size == (5, 4)
 
 
-def test_real_images(mirror: Callable[..., Path]) -> None:
+def test_real_images_are_listed_and_decoded(mirror: Callable[..., Path]) -> None:
     images = listing(mirror("imagenet_sample_derived"))
     assert (
         len(images.classes) == 1000 and images.classes[0] == "n01440764" and images.classes[-1] == "n15075141"

@@ -5,8 +5,6 @@ Reassessed labels: the official file as it is published, and each image's own cl
 The 200 classes of ImageNet-A and -R, and which classes a folder lacks.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -73,7 +71,7 @@ def test_a_variant_with_and_without_val(tmp_path: Path, inside: str) -> None:
     assert all(FOLDERS[label] == path.parent.name for path, label in zip(found.files, found.labels.tolist()))
 
 
-def test_refusals(tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     made(tmp_path / "mixed_same", FOLDERS[:-1])
     made(tmp_path / "original", [*FOLDERS, "09_cat"])
     for name, said in (

@@ -3,8 +3,6 @@
 A prepared data set read back: each part is what the split says of the original images.
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

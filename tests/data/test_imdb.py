@@ -1,7 +1,5 @@
 """IMDb: both forms give the same reviews; what is no IMDb is refused in one line."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from pathlib import Path
@@ -70,7 +68,7 @@ def test_a_wrong_table_is_refused(tmp_path: Path, line: str, said: str) -> None:
     assert "\n" not in str(fault.value)
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has neither train.tsv nor aclImdb_v1.tar.gz"):
         load(tmp_path)
     tables(tmp_path)

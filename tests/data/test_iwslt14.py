@@ -1,7 +1,5 @@
 """IWSLT'14: the recipe's cuts on text made for them, archive and files alike, faults named; the partial copy."""
 
-from __future__ import annotations
-
 import html
 import io
 import tarfile

@@ -1,7 +1,5 @@
 """Sentences of Python's own documentation: what is one, and that no sentence is in two parts."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Batches of tokens: what is hidden, how it shows, what is never hidden; order; padding; bad input."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -29,7 +27,7 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def test_classes() -> None:
+def test_without_masking_a_batch_has_its_classes() -> None:
     one = batches(5, 9, 3, share=None)
     (tokens, real), labels = one.batch(torch.tensor([2, 1]))
     assert tokens.shape == (2, 9) and labels.tolist() == [0, 1]
@@ -99,7 +97,7 @@ def test_epochs_see_all_once_and_hide_anew() -> None:
         ({"hidden_frac": 1.1}, "mask_frac: 1.1"),
     ],
 )
-def test_what_is_refused(changes: dict, said: str) -> None:
+def test_wrong_arguments_are_refused(changes: dict, said: str) -> None:
     given = {"rows": rows(4, 5), "labels": torch.zeros(2), "tokenizer": TOKENIZER, "batch_size": 2, **changes}
     with pytest.raises(ValueError, match=said):
         TokenBatches(**given)

@@ -3,8 +3,6 @@
 SVHN as outliers: MATLAB's order of axes, the official file alone, faults named.
 """
 
-from __future__ import annotations
-
 import io
 import tarfile
 from pathlib import Path

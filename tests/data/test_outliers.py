@@ -1,7 +1,5 @@
 """Outliers: every set in every form, drawn by seed alone; conversions against plain loops; what is refused is named."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np
@@ -137,7 +135,7 @@ def block_means(images: np.ndarray, size: int) -> np.ndarray:
     return made
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 4, 8, 16]), st.sampled_from([1, 3]))
 def test_averaging_down_is_the_mean_of_blocks(seed, size, channels):
     images = np.random.default_rng(seed).integers(0, 256, (3, channels, 16, 16), np.uint8)

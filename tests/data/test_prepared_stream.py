@@ -3,8 +3,6 @@
 Unigram and bigram cross-entropies against slow dictionaries, analytic cases, and probabilities that sum to one.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from itertools import pairwise, product
@@ -23,7 +21,7 @@ contents = st.binary(min_size=40, max_size=400) | st.text("ab ", min_size=40, ma
 
 
 @given(contents)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_parts_side_by_side_are_the_stream(content: bytes) -> None:
     stream, metrics = prepare(content, name="x")
     assert b"".join(stream.decode(stream.parts[part].tolist()) for part in PARTS) == content
@@ -44,7 +42,7 @@ def slow(train: list[int], test: list[int], kinds: int) -> tuple[float, float]:
 
 
 @given(contents)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_cross_entropies_are_those_of_a_slow_count(content: bytes) -> None:
     stream, metrics = prepare(content, name="x")
     expected = slow(stream.parts["train"].tolist(), stream.parts["test"].tolist(), stream.vocabulary)
@@ -120,7 +118,7 @@ def slow_of_lines(train: list[list[int]], test: list[list[int]]) -> tuple[float,
 
 
 @given(lines, lines)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_against_slow_dictionaries(train: list, test: list) -> None:
     got = cross_entropies(flat(train), flat(test), vocabulary=V)
     assert got == pytest.approx(slow_of_lines(train, test), abs=1e-12)
@@ -137,7 +135,7 @@ def test_the_probabilities_of_all_lines_sum_to_one() -> None:
     assert mass == pytest.approx([1, 1], abs=5e-3) and (mass < 1).all()
 
 
-def test_analytic_cases() -> None:
+def test_cross_entropies_of_known_texts_are_exact() -> None:
     # Train: 6 lines of one character each, 1 of every kind but eos; every first character is equally likely.
     train = [[y] for y in range(UNK, V)]
     unigram, bigram = cross_entropies(flat(train), flat(train), vocabulary=V)
@@ -157,7 +155,7 @@ def test_more_text_of_one_order_makes_the_bigram_certain_and_not_the_unigram() -
     assert backwards[0] == pytest.approx(unigram) and backwards[1] > 5, "order counts for the bigram alone"
 
 
-def test_no_lines() -> None:
+def test_a_part_without_lines_is_refused() -> None:
     for train, test, name in (([], [[4]], "train"), ([[4]], [], "test")):
         with pytest.raises(ValueError, match=f"{name}: no lines; allowed: at least one"):
             cross_entropies(flat(train), flat(test), vocabulary=V)

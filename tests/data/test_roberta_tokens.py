@@ -1,7 +1,5 @@
 """RoBERTa's tokens: every text comes back, marks in it are text, checkpoints' own files, bad input."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -15,7 +13,7 @@ TOKENIZER = train(TEXTS, 300)
 
 
 @given(st.text(min_size=1, max_size=40))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_text_comes_back(text: str) -> None:
     (row,) = TOKENIZER.encode([text], 1000)
     assert row[0] == TOKENIZER.bos and row[-1] == TOKENIZER.eos
@@ -58,7 +56,7 @@ def test_a_checkpoints_own_file() -> None:
     assert list(row[1:-1]) == list(own[1:-1]) and len(row) > 6
 
 
-def test_what_is_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"vocabulary: 260 \(allowed: at least 261"):
         train(TEXTS, 260)
     with pytest.raises(ValueError, match="its JSON cannot be read"):

@@ -1,7 +1,5 @@
 """Batches of sentences, pairs and candidates: against padding by hand, every sample once, equal draws."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
@@ -51,7 +49,7 @@ def by_hand(batches: SentenceBatches, numbers: list[int], name: str, longest: in
 @pytest.mark.parametrize("name", ["roberta", "bert"])
 @pytest.mark.parametrize("count", [1, 3])
 @given(numbers=st.lists(st.integers(0, 6), min_size=1, max_size=5))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_batch_is_its_rows_padded_to_the_longest(name: str, count: int, numbers: list[int]) -> None:
     batches = made([count] * 7, name=name)
     inputs, labels = batches.batch(torch.tensor(numbers))
@@ -66,7 +64,7 @@ def test_a_batch_is_its_rows_padded_to_the_longest(name: str, count: int, number
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=14), st.integers(1, 4), st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_an_epoch_has_every_sample_once_in_batches_of_equally_many(
     candidates: list[int], size: int, seed: int
 ) -> None:
@@ -186,7 +184,7 @@ def test_hidden_tokens_of_single_texts() -> None:
     assert (tokens[~real] == own.pad).all()
 
 
-def test_what_is_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"examples: none \(allowed: at least one\)"):
         SentenceBatches(Examples([], None, []), TOKENIZERS["bert"], batch_size=1, longest=9)
     with pytest.raises(ValueError, match=r"batch_size: 0 \(allowed: at least 1\)"):

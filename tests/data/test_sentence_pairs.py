@@ -1,7 +1,5 @@
 """Sentence pairs: faults named, the digest that of the lines, evenly spaced choices, corpora by name."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest
@@ -34,7 +32,7 @@ def test_a_sentence_is_one_clean_line(wrong: str) -> None:
         corpus(test=[*GOOD, ("gut", wrong)])
 
 
-def test_an_empty_part() -> None:
+def test_an_empty_part_is_refused() -> None:
     with pytest.raises(ValueError, match="valid: no sentence pairs"):
         corpus(valid=[])
 
@@ -48,7 +46,7 @@ def test_tidy_makes_what_a_corpus_takes(text: str) -> None:
 
 
 @given(st.integers(1, 60), st.integers(0, 70))
-def test_evenly_spaced(total: int, count: int) -> None:
+def test_a_choice_is_evenly_spaced(total: int, count: int) -> None:
     pairs = [(str(i), str(i)) for i in range(total)]
     got = [int(a) for a, _ in evenly_spaced(pairs, count)]
     if count == 0 or count >= total:
@@ -59,7 +57,7 @@ def test_evenly_spaced(total: int, count: int) -> None:
     assert min(gaps) >= 1 and max(gaps) - min(gaps) <= 1
 
 
-def test_a_negative_choice() -> None:
+def test_a_negative_choice_is_refused() -> None:
     with pytest.raises(ValueError, match="pairs is -1; allowed: 0"):
         evenly_spaced(GOOD, -1)
 

@@ -1,7 +1,5 @@
 """Sentences and pairs as three families read them: transformers' own tokenizers are the truth, bad input."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -46,7 +44,7 @@ THEIRS = {family: theirs(family) for family in FAMILIES}
 
 @pytest.mark.parametrize("family", FAMILIES)
 @given(first=sentences, second=st.none() | sentences, longest=st.integers(6, 40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_rows_are_those_of_transformers(family: str, first: str, second: str | None, longest: int) -> None:
     ((ids, types),) = TOKENIZERS[family].encode([(first, second)], longest)
     expected = THEIRS[family](first, second, truncation=True, max_length=longest, return_token_type_ids=True)
@@ -69,7 +67,7 @@ def slow_cut(first: list[int], second: list[int], room: int) -> tuple[list[int],
 
 @pytest.mark.parametrize("family", FAMILIES)
 @given(first=sentences, second=sentences, longest=st.integers(6, 40))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_longer_text_is_cut_first(family: str, first: str, second: str, longest: int) -> None:
     own = TOKENIZERS[family]
     one, other = (ids[1:-1].tolist() for ids, _ in own.encode([(first, None), (second, None)], 10_000))
@@ -82,7 +80,7 @@ def test_the_longer_text_is_cut_first(family: str, first: str, second: str, long
 
 
 @given(st.text(min_size=1, max_size=40))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_text_comes_back_from_bytes(text: str) -> None:
     own = TOKENIZERS["roberta"]
     (ids,) = own.encode_texts([text], 1000)
@@ -96,7 +94,7 @@ def test_every_text_comes_back_from_bytes(text: str) -> None:
         st.sampled_from(["the", "cat", "sat", "on", "mat", "dog", "again", "home"]), min_size=1
     ).map(" ".join)
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_learnt_words_come_back_in_lower_case(family: str, text: str) -> None:
     own = TOKENIZERS[family]
     (ids,) = own.encode_texts([text.title()], 1000)
@@ -187,7 +185,7 @@ def test_a_model_of_another_vocabulary_is_refused() -> None:
         assert "\n" not in str(fault.value)
 
 
-def test_what_is_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"family: 'gpt' \(allowed: roberta, bert, albert\)"):
         train("gpt", TEXTS, 300)
     with pytest.raises(ValueError, match="texts: none"):

@@ -1,7 +1,5 @@
 """The split: dealing images out one by one is the truth; parts are disjoint; targets are never trained on."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -3,8 +3,6 @@
 Lanes of a stream: each goes on where it ended, targets one place on, what stays unread, a source of the loop.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import zipfile
@@ -140,7 +138,7 @@ def test_the_real_novel(mirror: Callable[..., Path]) -> None:
 
 
 @given(st.integers(2, 300), st.integers(1, 5), st.integers(1, 12))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_each_lane_is_a_piece_of_the_stream_in_order(count: int, lanes: int, length: int) -> None:
     ids = torch.randperm(count) % 256
     ids = ids.to(torch.uint8)

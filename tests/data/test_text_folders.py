@@ -3,8 +3,6 @@
 Penn Treebank: both namings are one text, faults named, the addresses; the real copy. All sentences here are made up.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 from collections.abc import Callable
@@ -71,24 +69,6 @@ def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(multi30k, "LARGEST", 20)
     with pytest.raises(ValueError, match=r"train.de.gz: more than 20 bytes of text"):
         multi30k.load(place)
-
-
-def test_without_a_folder_all_six_files_are_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = multi30k_folder(tmp_path / "net", packed=True)
-    asked = []
-
-    def fetch(one):
-        asked.append(one)
-        return place / one.name.removeprefix("multi30k-")
-
-    monkeypatch.setattr("relearn.data.download.fetch", fetch)
-    got = multi30k.load()
-    assert {one.name for one in asked} == {f"multi30k-{name}.gz" for name in multi30k.OFFICIAL} and len(
-        asked
-    ) == 6
-    assert got.source["from"].startswith("https://") and got.train == multi30k.load(place).train
-    for one in asked:
-        assert all(url.startswith("https://") and url.endswith(one.name[9:]) for url in one.urls)
 
 
 @pytest.mark.parametrize(
@@ -168,24 +148,34 @@ def test_ptb_faults_name_the_file(tmp_path: Path) -> None:
         ptb.load(tmp_path / "b")
 
 
-def test_without_a_folder_all_three_files_are_fetched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("module", [multi30k, ptb], ids=["multi30k", "ptb"])
+def test_without_a_folder_all_files_are_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType
 ) -> None:
-    place = ptb_folder(tmp_path / "net", prefix="ptb.")
+    if module is multi30k:
+        place, names = (
+            multi30k_folder(tmp_path / "net", packed=True),
+            [f"{one}.gz" for one in multi30k.OFFICIAL],
+        )
+    else:
+        place, names = ptb_folder(tmp_path / "net", prefix="ptb."), [f"ptb.{one}.txt" for one in ptb.OFFICIAL]
     asked = []
 
     def fetch(one):
         asked.append(one)
-        return place / one.name
+        return place / one.name.removeprefix("multi30k-")
 
     monkeypatch.setattr("relearn.data.download.fetch", fetch)
-    got = ptb.load()
-    assert [one.name for one in asked] == ["ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"]
-    assert got.source["from"].startswith("https://") and got.train == ptb.load(place).train
-    for one, part in zip(asked, ("train", "valid", "test")):
-        assert (one.size, one.sha256) == ptb.OFFICIAL[part] and one == ptb.remote(part)
-        assert len(one.urls) == 2
-        assert all(url.startswith("https://") and url.endswith(f"{part}.txt") for url in one.urls)
+    got = module.load()
+    assert sorted(one.name.removeprefix("multi30k-") for one in asked) == sorted(names)
+    assert got.source["from"].startswith("https://") and got.train == module.load(place).train
+    for one in asked:
+        end = one.name.removeprefix("multi30k-").removeprefix("ptb.")
+        assert all(url.startswith("https://") and url.endswith(end) for url in one.urls)
+    if module is ptb:
+        for one, part in zip(asked, ("train", "valid", "test")):
+            assert (one.size, one.sha256) == ptb.OFFICIAL[part] and one == ptb.remote(part)
+            assert len(one.urls) == 2
 
 
 def test_ptb_the_real_copy(mirror: Callable[..., Path]) -> None:

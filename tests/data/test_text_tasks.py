@@ -1,7 +1,5 @@
 """Tasks by name: parts, kinds, metrics, numbers of samples; real files where they are at hand."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -64,7 +62,7 @@ def question(name: str, keys: str, key: str | None) -> str:
     return json.dumps(said) + "\n"
 
 
-def test_choices(folders: Path) -> None:
+def test_questions_of_several_sets_are_read_with_their_candidates(folders: Path) -> None:
     def folder_of(name: str) -> Path | None:
         return folders / name
 
@@ -139,7 +137,9 @@ def test_damaged_sentences_need_no_folder() -> None:
         ("wnli", None, 1),
     ],
 )
-def test_real_files(task: str, sizes: tuple[int, int] | None, classes: int) -> None:
+def test_real_files_are_read_whole_and_thinned_evenly(
+    task: str, sizes: tuple[int, int] | None, classes: int
+) -> None:
     found = read(task, NONE, lambda name: MIRROR / name)
     some = read(task, {"train": 10, "dev": 5, "test": 0}, lambda name: MIRROR / name)
     assert found.classes == classes and "sha256" in found.source
@@ -151,7 +151,7 @@ def test_real_files(task: str, sizes: tuple[int, int] | None, classes: int) -> N
     assert all(len(rows) >= 2 for rows in found.dev.rows) == (task == "wnli")
 
 
-def test_what_is_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     for ask in (lambda: read("squad", NONE, nowhere), lambda: metric_of("squad")):
         with pytest.raises(ValueError, match=r"task: 'squad' \(allowed: cola, sst2, .*acceptability\)"):
             ask()

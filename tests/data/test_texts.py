@@ -3,11 +3,7 @@
 Samples of texts: what fits together is kept, what does not is refused.
 """
 
-from __future__ import annotations
-
 import hashlib
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -52,17 +48,6 @@ def test_the_registry_names_modules() -> None:
         with pytest.raises(ValueError, match="text 'text8' is unknown; allowed: pydoc_topics, ptb"):
             ask("text8")
     assert load_text("pydoc_topics").source["from"].startswith("pydoc_data.topics")
-
-
-def test_asking_the_registry_is_cheap() -> None:
-    code = """
-import sys
-from relearn.data.text_lines import text_module_of
-text_module_of("ptb")
-heavy = {"torch", "numpy", "relearn.data.ptb", "relearn.data.pydoc_topics", "pydoc_data.topics"} & set(sys.modules)
-assert not heavy, heavy
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 THREE: list[list[Row]] = [[("a", None)], [("b", "c"), ("b", "d")], [("e", "")]]

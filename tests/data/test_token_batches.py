@@ -1,7 +1,5 @@
 """Batches by tokens against slow lists; every pair once; bounds; draws come from the generator alone; fair pools."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -150,7 +148,7 @@ def test_in_order_tells_whose_rows_they_are() -> None:
 
 
 @given(st.lists(ids, max_size=10))
-def test_ragged_rows(rows: list) -> None:
+def test_ragged_rows_come_back_as_they_were(rows: list) -> None:
     ragged = Ragged.of(rows)
     assert [ragged[i].tolist() for i in range(len(ragged))] == rows
     assert ragged.lengths.tolist() == list(map(len, rows))

@@ -5,8 +5,6 @@ when a child ends it says ``{"pid": …, "code": …}`` (negative: the signal). 
 its command line, and the helpers below in scope.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

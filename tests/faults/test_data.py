@@ -1,7 +1,5 @@
 """Files that are not what they claim to be: torn, edited, foreign, hostile, or not there."""
 
-from __future__ import annotations
-
 import io
 import json
 import pickle

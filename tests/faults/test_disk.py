@@ -1,7 +1,5 @@
 """A full, read-only or quota-limited disk and too little memory: a one-line error and no torn file."""
 
-from __future__ import annotations
-
 import shutil
 from typing import Any
 

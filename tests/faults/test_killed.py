@@ -1,7 +1,5 @@
 """Jobs that are killed, stopped by a signal, or lose their engine, and the same jobs started again."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -166,8 +164,9 @@ def test_a_job_ends_with_the_engine_that_started_it(desk: Any, reference: Any) -
     engine = orphan(desk)
     engine.kill()
     assert engine.wait() == -signal.SIGKILL
-    desk.until((desk.root / "status").exists)
-    assert (desk.root / "status").read_text() == "143"
+    status = desk.root / "status"
+    desk.until(lambda: status.exists() and status.read_text())  # it is there before it is written
+    assert status.read_text() == "143"
     assert f"process {engine.pid}, which started this one, is gone" in engine.said
     assert (desk.story().status, desk.story().reason) == (spool.KILLED, "stopped by SIGTERM")
     job = desk.run(*desk.pretrain())

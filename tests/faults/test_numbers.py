@@ -1,7 +1,5 @@
 """Numbers that are none, and settings at the edge: a stated result or a refusal, no crash."""
 
-from __future__ import annotations
-
 import csv
 import inspect
 import shutil

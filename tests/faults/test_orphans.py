@@ -1,7 +1,5 @@
 """The helpers of an engine end with it, whenever it is killed: while they start, while they wait and while they work."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3

@@ -1,7 +1,5 @@
 """Clocks, names, environments and machines that differ from ours: the same result, or a stated one."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """docs/faults.md lists every fault once, and every test that it names exists."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 The cost of Deep k-NN at 10⁹ points: the formulas by hand, how they grow, and what is refused.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

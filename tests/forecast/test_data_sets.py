@@ -1,7 +1,5 @@
 """Data that jobs need: what is at hand, what is missing, and the line that stops a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

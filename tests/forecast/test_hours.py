@@ -3,8 +3,6 @@
 The corrected model: what a forecast rests on, and how its range narrows.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """`relearn plan` in this checkout: what it shows, what it costs, what it does not load."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

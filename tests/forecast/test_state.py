@@ -3,8 +3,6 @@
 Remembered code versions equal fresh ones, and are forgotten when a file of the package changes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The logic of the check, with the CPU in place of the device: equal runs agree, different runs are detected, and both are reported."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Self-attention token by token and head by head, as the formulas are written: the truth of the tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -3,8 +3,6 @@
 Each name builds the corresponding layer.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

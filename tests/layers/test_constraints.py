@@ -1,7 +1,5 @@
 """Trained constraints: norms against the dense matrix, gradients against differences, training with and without, and taking them off."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 
@@ -291,7 +289,7 @@ def test_a_new_weight_is_constrained_too_and_precisions_stay(kind: str) -> None:
     assert float(torch.linalg.matrix_norm(weight.double(), 2)) <= 1.01
 
 
-def test_refusals() -> None:
+def test_wrong_arguments_are_refused() -> None:
     linear, conv = nn.Linear(4, 6), nn.Conv2d(2, 2, 3, padding=1)
     for made, said in (
         (lambda: constrain_norm(linear, 0.0), "bound: found 0.0, allowed: a positive number"),

@@ -1,7 +1,5 @@
 """Scaled cosine similarity attention against a slow truth: heads, bias, masks of windows, gradients, bounds."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -57,7 +55,7 @@ def slow(one: CosineAttention, x: Tensor, bias: Tensor | None = None, mask: Tens
         (4, 1, 4, dict(eps=2.0, project=False, average_heads=False)),
     ],
 )
-def test_formula(dim: int, heads: int, length: int, kw: dict, fused: bool) -> None:
+def test_it_is_its_formula(dim: int, heads: int, length: int, kw: dict, fused: bool) -> None:
     one = layer(dim, heads, fused=fused, **kw).requires_grad_(False)
     x = torch.randn(2, length, dim, dtype=torch.float64)
     bias = torch.randn(heads, length, length, dtype=torch.float64)
@@ -97,7 +95,7 @@ def test_fused_and_plain_have_the_same_gradients() -> None:
 
 
 @given(st.integers(0, 1000), st.integers(1, 5), st.sampled_from([(2, 1), (4, 2), (6, 3)]), st.floats(0.1, 10))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_no_jacobian_exceeds_the_bounds(seed: int, length: int, shape: tuple[int, int], size: float) -> None:
     """eps is large enough that random tokens come near the worst case; a bias and a mask change nothing."""
     one = layer(*shape, seed, eps=0.5, tau=3.0, nu=2.0, fused=False).requires_grad_(False)
@@ -154,7 +152,7 @@ def test_a_zero_token_and_half_precision() -> None:
         assert half(large).dtype == dtype and bool(half(large).isfinite().all())
 
 
-def test_refusals() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"heads: 3 of width 4"):
         CosineAttention(4, 3)
     with pytest.raises(ValueError, match=r"eps: 0\.0 \(allowed: a positive number\)"):

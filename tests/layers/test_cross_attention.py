@@ -1,7 +1,5 @@
 """Attention to a memory of another width: the formula token by token, precision, masks, and why there is no constant."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor
@@ -81,7 +79,7 @@ def test_the_derivative_grows_with_the_square_of_the_distance_of_two_keys() -> N
         assert slope.item() == pytest.approx(r * r / 2)
 
 
-def test_what_is_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     for given, said in (
         (dict(dim=6, heads=4), "heads: 4 of width 6"),
         (dict(dim=6, heads=2, logits="cosine"), "logits: 'cosine' .allowed: dot_product, l2"),

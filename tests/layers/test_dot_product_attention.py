@@ -1,7 +1,5 @@
 """Dot-product attention: torch's own module with the same weights, with and without biases; no Lipschitz constant."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

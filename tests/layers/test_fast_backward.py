@@ -1,7 +1,5 @@
 """Backward passes by hand against finite differences, ordinary operations and torch's own layers; no second copy kept."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Layers trace as one graph: torch.export with a dynamic batch, torch.compile with fullgraph, both with the layer's numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

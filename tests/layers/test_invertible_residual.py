@@ -1,7 +1,5 @@
 """Back and forth through the block, the stated guarantee, the gradient of the inverse function."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -38,7 +36,7 @@ def block(rate: float = 0.9, dim: int = 4, norm: str = "inf", seed: int = 0) -> 
 
 
 @given(st.floats(0.0, 0.95), st.integers(1, 5), st.integers(0, 100), st.sampled_from(["inf", "two"]))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_back_and_forth(rate, dim, seed, norm):
     one = block(rate, dim, norm, seed)
     x = 3 * torch.randn(2, 3, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
@@ -211,7 +209,7 @@ def test_tied_attention_states_its_bound_and_the_others_have_none():
         InvertibleResidual(L2Attention(8, 2, tied=False), c=1e-6).inverse(x)
 
 
-def test_what_is_refused():
+def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="norm: 'fro'"):
         InvertibleResidual(nn.Identity(), norm="fro")
     one = InvertibleResidual(nn.Tanh(), c=0.5, lipschitz=1.0)

@@ -1,7 +1,5 @@
 """L2 attention: what distances mean (shifts, precision), tied and untied, the bound, and the layer that is divided by it."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -267,7 +265,7 @@ def test_weights_of_zero_are_a_layer_of_zero() -> None:
         ({"max_length": 0}, "max_length: 0"),
     ],
 )
-def test_what_is_refused(wrong: dict, match: str) -> None:
+def test_wrong_arguments_are_refused(wrong: dict, match: str) -> None:
     with pytest.raises(ValueError, match=f"{match}.*allowed"):
         L2Attention(12, 3, **wrong)
 

@@ -3,8 +3,6 @@
 Scale and shift: one number for everything, and the gradient of that number.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Bidirectional long-short attention against dense attention with a mask: every n, w, r, mask, class token; gradients; padding."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -115,7 +113,7 @@ def masks(batch: int, length: int, classes: int, seed: int) -> Tensor:
     masked=st.booleans(),
     seed=st.integers(0, 100),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_equals_dense_attention(
     fused: bool,
     length: int,
@@ -156,7 +154,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 5000), st.sampled_from([(8, 32), (4, 3), (0, 5)]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_pieces_hold_every_token_of_every_head_once(
     batch: int, heads: int, length: int, sizes: tuple[int, int]
 ) -> None:
@@ -202,7 +200,7 @@ def test_finite_differences_of_first_and_second_order(kw: dict[str, Any]) -> Non
     assert torch.autograd.gradgradcheck(lambda u: one(u, mask=mask), (x,), fast_mode=True)
 
 
-def test_pure_forms() -> None:
+def test_a_full_window_is_full_attention_and_rank_1_is_a_mean() -> None:
     """A window over all tokens is full attention; rank 1 with scores 0 is the mean of the values, for every query."""
     one = layer(4, 2, window=64, rank=0, dual_norm=False).requires_grad_(False)
     x = tokens(2, 11, 4)
@@ -311,7 +309,7 @@ def test_autocast_and_vmap() -> None:
     torch.testing.assert_close(torch.vmap(lambda u: one(u[None])[0])(x), one(x))
 
 
-def test_dropout() -> None:
+def test_dropout_keeps_the_mean_and_is_off_in_evaluation() -> None:
     """Of weights: zero in expectation; of the output; neither in evaluation."""
     torch.manual_seed(0)
     one = LongShortAttention(4, 2, window=4, rank=3, attention_dropout=0.5).double()
@@ -383,7 +381,9 @@ def test_settings_out_of_range(kw: dict[str, Any], words: str) -> None:
         ((2, 3, 4), torch.tensor([[True] * 3, [False, True, True]]), "class token of sequence 1"),
     ],
 )
-def test_bad_calls(shape: tuple[int, ...], mask: Tensor | None, words: str) -> None:
+def test_wrong_inputs_are_refused_in_one_line(
+    shape: tuple[int, ...], mask: Tensor | None, words: str
+) -> None:
     one = LongShortAttention(4, 2, class_token=1)
     with pytest.raises(ValueError, match=words) as caught:
         one(torch.randn(*shape), mask=mask)

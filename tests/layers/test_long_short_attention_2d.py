@@ -1,7 +1,5 @@
 """Two-dimensional long-short attention against loops over tokens, with the sets of visible tokens written out."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -120,7 +118,7 @@ def truth(layer: LongShortAttention2d, x: Tensor, grid: tuple[int, int], reach: 
     return torch.stack(answers)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.tuples(st.integers(1, 6), st.integers(1, 5)),
     st.integers(0, 4),
@@ -260,7 +258,7 @@ def test_strides_of_a_projection_are_every_other_result():
         (dict(conv=2), "kernel: 2"),
     ],
 )
-def test_bad_sizes(given, message):
+def test_wrong_sizes_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
         layer_of(**given)
     with pytest.raises(ValueError, match="stride"):
@@ -270,6 +268,6 @@ def test_bad_sizes(given, message):
 @pytest.mark.parametrize(
     ("shape", "grid"), [((1, 11, 6), (3, 4)), ((1, 12, 5), (3, 4)), ((1, 0, 6), (0, 4)), ((12, 6), (3, 4))]
 )
-def test_bad_calls(shape, grid):
+def test_wrong_inputs_are_refused(shape, grid):
     with pytest.raises(ValueError, match=r"x: shape .* \(allowed: "):
         layer_of()(torch.zeros(shape).double(), grid)

@@ -1,7 +1,5 @@
 """Causal long-short attention against a slow truth: windows, segments, positions, the cache; and that nothing later matters."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -174,7 +172,7 @@ def test_the_backward_pass_is_the_derivative(
 
 
 @given(st.integers(1, 5), st.integers(1, 4), st.integers(1, 3))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_distances_go_back_to_their_places_and_no_place_is_written_twice(
     w: int, blocks: int, groups: int
 ) -> None:
@@ -250,7 +248,7 @@ def test_the_projection_alone_skips_the_own_segment() -> None:
 
 
 @given(st.integers(1, 12), st.integers(1, 12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_coverage_is_the_rule_of_the_greatest_common_divisor(w: int, l: int) -> None:  # noqa: E741
     gap = any(l * (t // l) < w * (t // w - 1) for t in range(3 * math.lcm(w, l)))
     if gap:
@@ -261,7 +259,7 @@ def test_coverage_is_the_rule_of_the_greatest_common_divisor(w: int, l: int) -> 
 
 
 @given(st.integers(0, 1000), st.sampled_from(SIZES), st.lists(st.integers(1, 6), min_size=2, max_size=4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_sequence_in_parts_is_the_whole(seed: int, sizes: tuple[int, int, int], parts: list[int]) -> None:
     one = layer(*sizes, seed).requires_grad_(False)
     x, _ = inputs(0, sum(parts), seed)
@@ -308,7 +306,7 @@ def test_dropout_acts_in_training_alone() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision(dtype: torch.dtype) -> None:
+def test_half_precision_is_near_float32(dtype: torch.dtype) -> None:
     one = CausalLongShortAttention(16, 2, window=4, segment=2, rank=1)
     torch.manual_seed(0)
     x, cache = torch.randn(2, 9, 16), torch.randn(2, 5, 16)

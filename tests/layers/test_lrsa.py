@@ -1,7 +1,5 @@
 """LRSA: equation 3 entry by entry, its invariance, and Jacobians below the bound at the inputs."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -73,7 +71,7 @@ def test_scale_of_the_input_without_eps(t: float) -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 4), st.sampled_from([1, 2]), st.floats(-3, 3), st.floats(-1, 2))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_jacobians_stay_below_the_bound(
     seed: int, length: int, heads: int, size: float, alpha: float
 ) -> None:
@@ -157,7 +155,7 @@ def test_in_the_place_of_torchs_attention() -> None:
     assert encoder(x).shape == x.shape
 
 
-def test_refusals() -> None:
+def test_wrong_arguments_are_refused() -> None:
     layer = LRSA(8, 2, alpha=1.0)
     x = torch.randn(2, 5, 8)
     with pytest.raises(ValueError, match="mask: a tensor"):

@@ -1,7 +1,5 @@
 """In the place of torch's module: the same call, masks and return; inside torch's own Transformer."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -66,7 +64,7 @@ def test_equals_torchs_module(batch_first: bool, which: str) -> None:
             torch.testing.assert_close(w, weights, rtol=1e-12, atol=1e-12)
 
 
-def test_one_sequence() -> None:
+def test_one_sequence_is_treated_as_torchs_module_does() -> None:
     ours, truth = pair(True)
     x = torch.randn(LENGTH, 12, dtype=torch.float64)
     hidden = torch.tensor([False] * 5 + [True])
@@ -120,7 +118,7 @@ def test_any_kind_runs_in_torchs_encoder(kind: str) -> None:
         torch.testing.assert_close(block.eval()(x), block.train()(x))
 
 
-def test_what_is_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     ours, _ = pair(True)
     x = torch.randn(2, LENGTH, 12, dtype=torch.float64)
     with pytest.raises(ValueError, match="this is self-attention"):

@@ -1,7 +1,5 @@
 """The random-feature head: its kernel, the posterior of the weights against plain linear algebra, and distance awareness."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -188,7 +186,7 @@ def test_under_autocast_it_computes_in_float32() -> None:
         ({"mean_field": -0.1}, "mean_field: -0.1"),
     ],
 )
-def test_refusals(given: dict, found: str) -> None:
+def test_wrong_arguments_are_refused(given: dict, found: str) -> None:
     with pytest.raises(ValueError, match=found):
         RandomFeatureGP(**{"dim": 3, "classes": 2} | given)
     with pytest.raises(ValueError, match="x: shape"):

@@ -1,7 +1,5 @@
 """Full causal attention with relative positions, against a slow truth."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -39,7 +37,7 @@ def test_formula_causality_and_cache() -> None:
         torch.testing.assert_close(one(rows[:, past:], cache=rows[:, :past]), expected[:, past:])
 
 
-def test_sinusoids() -> None:
+def test_sinusoids_are_their_formula() -> None:
     found = sinusoids(torch.tensor([0.0, 3.0], dtype=torch.float64), 5)
     angles = [3 / 10000 ** (2 * i / 5) for i in range(3)]
     expected = [[0.0, 0.0, 0.0, 1.0, 1.0], [*map(math.sin, angles), *map(math.cos, angles[:2])]]

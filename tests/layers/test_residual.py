@@ -20,7 +20,7 @@ def layer_norm(x: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_formula(kind: str) -> None:
+def test_every_kind_is_its_formula(kind: str) -> None:
     torch.manual_seed(0)
     joint = Residual(6, kind).double()
     x, b = torch.randn(2, 3, 6, dtype=torch.float64), torch.randn(2, 3, 6, dtype=torch.float64)
@@ -39,7 +39,7 @@ def test_formula(kind: str) -> None:
     torch.testing.assert_close(joint(x, b), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_starts() -> None:
+def test_w_skip_starts_as_post_ln_and_rezero_as_the_identity() -> None:
     x, b = torch.randn(2, 6), torch.randn(2, 6)
     assert torch.equal(Residual(6, "w_skip")(x, b), Residual(6, "post_ln")(x, b))
     assert torch.equal(Residual(6, "rezero")(x, b), x)
@@ -75,18 +75,25 @@ def test_every_channel_has_its_own_weight(axis: int, shape: tuple[int, ...]) -> 
     assert joint.alpha.tolist() == pytest.approx([0.2] * 4)
 
 
-@pytest.mark.parametrize(("rescale", "kept"), [(True, 0.5 / (1 - 0.3)), (False, 0.5)])
-def test_drop_path_takes_whole_branches_of_samples_in_training_alone(rescale: bool, kept: float) -> None:
+@pytest.mark.parametrize(
+    ("joint", "factor", "kept"),
+    [
+        (WeightedResidual(3, 0.5, drop_path=0.3, rescale=True), 0.5, 0.5 / 0.7),
+        (WeightedResidual(3, 0.5, drop_path=0.3, rescale=False), 0.5, 0.5),
+        (ScaledResidual(None, drop_path=0.3), 1.0, 1.0 / 0.7),
+        (ScaledResidual(0.5, drop_path=0.3), 0.5, 0.5 / 0.7),
+    ],
+)
+def test_drop_path_takes_whole_branches_of_samples_in_training_alone(joint, factor, kept) -> None:
     torch.manual_seed(0)
-    joint = WeightedResidual(3, 0.5, drop_path=0.3, rescale=rescale).double()
+    joint = joint.double()
     x, b = torch.zeros(4000, 2, 3, dtype=torch.float64), torch.ones(4000, 2, 3, dtype=torch.float64)
-    y = joint(x, b)
+    y = joint.train()(x, b)
     assert bool((y == y[:, :1, :1]).all())  # one decision a sample
     dropped = y[:, 0, 0] == 0
     torch.testing.assert_close(y[~dropped], torch.full_like(y[~dropped], kept))
     assert abs(float(dropped.double().mean()) - 0.3) < 4 * (0.3 * 0.7 / 4000) ** 0.5
-    joint.eval()
-    torch.testing.assert_close(joint(x, b), torch.full_like(y, 0.5))
+    torch.testing.assert_close(joint.eval()(x, b), torch.full_like(y, factor))
 
 
 def test_the_constant_takes_the_modulus_of_alpha_and_can_be_below_the_bound() -> None:
@@ -153,20 +160,6 @@ def test_with_one_channel_it_is_the_weighted_residual() -> None:
     y = one(x, b)
     torch.manual_seed(3)
     torch.testing.assert_close(y, many(x, b))
-
-
-@pytest.mark.parametrize("alpha", [None, 0.5])
-def test_drop_path_drops_the_branch_of_a_sample_in_training_alone(alpha: float | None) -> None:
-    torch.manual_seed(0)
-    joint = ScaledResidual(alpha, drop_path=0.3).double()
-    x, b = torch.zeros(4000, 2, 3, dtype=torch.float64), torch.ones(4000, 2, 3, dtype=torch.float64)
-    factor = 1.0 if alpha is None else alpha
-    y = joint(x, b)
-    assert bool((y == y[:, :1, :1]).all())
-    kept = y[:, 0, 0] != 0
-    torch.testing.assert_close(y[kept], torch.full_like(y[kept], factor / 0.7))
-    assert abs(float(kept.double().mean()) - 0.7) < 4 * (0.3 * 0.7 / 4000) ** 0.5
-    torch.testing.assert_close(joint.eval()(x, b), torch.full_like(y, factor))
 
 
 def test_scaled_residual_precisions_and_refusals() -> None:

@@ -1,7 +1,5 @@
 """What all self-attentions share: the formulas, both ways to compute them, masks, single rows, derivatives, sizes, half precision."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -82,7 +80,7 @@ def test_derivatives_of_the_plain_form(kind: str) -> None:
 
 @FORWARD_MODE
 @pytest.mark.parametrize("kind", KINDS)
-def test_functional_transforms(kind: str) -> None:
+def test_jvp_vjp_and_vmap_agree_with_the_jacobian(kind: str) -> None:
     """jvp, vjp and vmap over sequences agree with the Jacobian by backward passes."""
     layer, x = made(kind)
     jacobian = torch.autograd.functional.jacobian(layer, x[0])
@@ -201,7 +199,7 @@ def test_shapes_of_masks(kind: str, fused: bool) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", ["forward", "row", "probabilities"])
-def test_bad_masks(kind: str, way: str) -> None:
+def test_wrong_masks_are_refused(kind: str, way: str) -> None:
     layer, x = made(kind)
     call = (lambda **kw: layer.row(x, 1, **kw)) if way == "row" else getattr(layer, way)
     call = call if way == "row" else (lambda call: lambda **kw: call(x, **kw))(call)
@@ -223,7 +221,7 @@ def test_bad_masks(kind: str, way: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_probabilities(kind: str) -> None:
+def test_probabilities_sum_to_one_over_what_is_seen(kind: str) -> None:
     layer, x = made(kind)
     mask = some_mask()
     for given, seen in [({}, torch.ones_like(mask)), ({"mask": mask}, mask)]:
@@ -291,7 +289,7 @@ def test_dropout_drops_weights(kind: str, fused: bool) -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_half_precision(kind: str, fused: bool, dtype: torch.dtype) -> None:
+def test_half_precision_is_near_float32(kind: str, fused: bool, dtype: torch.dtype) -> None:
     """Weights in half precision, and autocast: near float32, finite gradients."""
     torch.manual_seed(0)
     layer = attention(kind, 16, 2)

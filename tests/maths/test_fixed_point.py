@@ -1,7 +1,5 @@
 """The iteration against closed forms of linear maps; samples on their own; the number of updates that surely suffices."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -50,7 +48,7 @@ def test_a_sample_that_overflows_keeps_its_last_finite_iterate_and_harms_no_othe
 
 
 @given(rates, st.floats(1e-9, 0.5), st.floats(0.0, 1e6))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_number_of_updates_is_the_least_that_suffices(rate, tolerance, first):
     k = updates_for(rate, tolerance, first)
     assert rate**k * first / (1 - rate) <= tolerance * (1 + 1e-9)
@@ -94,6 +92,6 @@ def half(x: torch.Tensor) -> torch.Tensor:
         (lambda: updates_for(0.5, 1e-3, math.inf), "first: inf"),
     ],
 )
-def test_what_is_refused(call, match):
+def test_wrong_arguments_are_refused(call, match):
     with pytest.raises(ValueError, match=match):
         call()

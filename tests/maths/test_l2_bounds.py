@@ -1,7 +1,5 @@
 """Bounds of L2 attention against exact Jacobian norms of a slow float64 attention written here."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -117,7 +115,7 @@ spreads = st.sampled_from([0.1, 1.0, 3.0, 10.0])
 
 
 @given(st.integers(0, 10**6), shapes, st.integers(1, 7), spreads, st.floats(0.05, 5))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_no_jacobian_exceeds_the_bounds(seed, shape, length, spread, size) -> None:
     w = weights(seed, *shape, size=size)
     generator = torch.Generator().manual_seed(seed + 1)
@@ -264,7 +262,7 @@ def test_the_printed_form_is_violated() -> None:
 
 
 @given(st.integers(0, 10**6), st.floats(0.1, 10), st.integers(1, 6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_bounds_scale_as_the_map_does(seed: int, factor: float, length: int) -> None:
     """X → X/t with W^Q → t W^Q leaves P as it was and takes J to t² J."""
     wq, wv, wo = weights(seed, 4, 2)
@@ -376,7 +374,7 @@ def test_the_inverse_is_the_root_that_bisection_finds(y: float) -> None:
 @pytest.mark.parametrize(
     ("length", "value"), [(1, 0.0), (2, 0.278465), (3, 0.463056), (10, 1.101003), (100, 2.628650)]
 )
-def test_analytic_values(length: int, value: float) -> None:
+def test_covariance_bounds_of_short_sequences_are_known(length: int, value: float) -> None:
     assert covariance_bound(length) == pytest.approx(value, abs=5e-7)
     assert phi_inverse(length - 1) == covariance_bound(length)
 

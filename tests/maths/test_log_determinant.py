@@ -107,7 +107,7 @@ def test_large_samples_are_estimated_and_fused_attention_suffices_without_gradie
     assert ((found.value - truth).abs() < 6 * found.variance.sqrt() + 1e-5).all()
 
 
-def test_what_is_refused():
+def test_wrong_arguments_are_refused():
     x = torch.randn(2, 6, dtype=torch.float64)
     block = mlp_block()
     for given, said in (

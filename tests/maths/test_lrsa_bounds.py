@@ -1,7 +1,5 @@
 """Bounds of LRSA: above every Jacobian tried, near to some; the printed ones are not."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 
@@ -59,7 +57,7 @@ shapes = st.tuples(st.integers(1, 5), st.integers(1, 3), st.integers(1, 2))
 
 
 @given(st.integers(0, 100_000), shapes)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_jacobian_exceeds_a_corrected_form(seed: int, shape: tuple[int, int, int]) -> None:
     x, wq, wk, alpha = case(seed, *shape)
     n = shape[0]
@@ -79,7 +77,7 @@ def test_no_jacobian_exceeds_a_corrected_form(seed: int, shape: tuple[int, int, 
 
 
 @given(st.integers(0, 100_000), st.integers(1, 4), st.floats(-3, 1), st.floats(-3, 2))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_with_eps_in_both_roots(seed: int, n: int, eps: float, t: float) -> None:
     """The same forms at the smoothed roots, and one bound for every X."""
     x, wq, wk, alpha = case(seed, n, 3, 2)
@@ -131,7 +129,7 @@ def test_no_large_term_of_the_output_bound_can_be_left_out(rows: list[list[float
     assert found <= float(output_bound(E1, E2, alpha=alpha, q=q, m=m, length=len(x))) <= 5 * found
 
 
-def test_one_token() -> None:
+def test_one_token_has_constant_probabilities() -> None:
     given = dict(alpha=1.0, q=0.5, m=2.0, length=1)
     assert (
         float(probability_bound(E1, E2, **given))
@@ -143,7 +141,7 @@ def test_one_token() -> None:
 
 
 @given(st.integers(0, 100_000), st.integers(2, 9), st.floats(0.1, 10))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_distribution_passes_kappa(seed: int, n: int, size: float) -> None:
     draw = torch.Generator().manual_seed(seed)
     p = (size * torch.randn(n, generator=draw, dtype=torch.float64)).softmax(-1)
@@ -186,7 +184,7 @@ def test_heads_batches_and_gradients() -> None:
         assert torch.isfinite(torch.autograd.grad(found.sum(), wq, retain_graph=True)[0]).all()
 
 
-def test_refusals() -> None:
+def test_wrong_arguments_are_refused() -> None:
     given = dict(alpha=1.0, q=1.0, m=1.0)
     with pytest.raises(ValueError, match="form: 'last'"):
         score_bound(E1, E2, form="last", **given)
@@ -220,7 +218,7 @@ def normal(seed: int, *shape: int) -> Tensor:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40), st.floats(-3, 3), st.floats(-4, 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_jacobian_exceeds_any_form(seed: int, n: int, spread: float, eps: float) -> None:
     gamma, eps = normal(seed, n), 10**eps
     found = jacobian(10**spread * normal(seed + 1, n) ** 3, gamma, eps)
@@ -304,7 +302,7 @@ def test_when_the_largest_scale_is_the_constant() -> None:
         (768, 5.741024, 6.336176),
     ],
 )
-def test_values(n: int, constant: float, corrected: float) -> None:
+def test_the_constants_for_p_infinity_are_known(n: int, constant: float, corrected: float) -> None:
     ones = torch.ones(n, dtype=torch.float64)
     assert float(bound_inf(ones, 1.0)) == pytest.approx(constant, abs=1e-6)
     assert float(bound_inf(ones, 1.0, form="corrected")) == pytest.approx(corrected, abs=1e-6)
@@ -322,7 +320,7 @@ def test_the_constant_grows_like_the_root_of_n_over_27() -> None:
 
 
 @given(st.floats(0, 3), st.floats(0, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_peak_is_the_largest_on_a_grid(a: float, b: float) -> None:
     t = torch.linspace(0, 1, 20_001, dtype=torch.float64)
     value, place = peak(a, b)

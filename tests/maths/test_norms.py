@@ -1,7 +1,5 @@
 """Operator norms: against singular values, against the matrix of a convolution written out, and their gradients."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import warnings
@@ -27,7 +25,6 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Te
 
 
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 10**6))
-@settings(deadline=None)
 def test_inf_norm_is_attained_by_a_vector_of_signs_and_by_none_exceeded(m: int, n: int, seed: int) -> None:
     w = normal(m, n, seed=seed)
     signs = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=n)), dtype=torch.float64)
@@ -40,7 +37,6 @@ def test_rows_are_not_columns() -> None:
 
 
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 10**6))
-@settings(deadline=None)
 def test_exact_and_power_find_the_largest_singular_value(m: int, n: int, seed: int) -> None:
     w = normal(m, n, seed=seed)
     truth = float(np.linalg.svd(w.numpy(), compute_uv=False)[0])
@@ -115,7 +111,7 @@ def test_zero_matrices_have_norm_zero_and_a_finite_gradient() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_other_precisions(dtype: torch.dtype) -> None:
+def test_other_precisions_agree_within_their_rounding(dtype: torch.dtype) -> None:
     w = normal(6, 5, dtype=dtype)
     for method in ("exact", "power"):
         norm = spectral_norm(w, method=method)
@@ -244,7 +240,7 @@ def test_equal_entries_show_the_operator_and_not_the_flattened_kernel() -> None:
 
 
 @given(st.integers(0, 10**6), st.sampled_from(["zeros", "circular"]), st.integers(1, 2))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_at_most_the_root_of_the_kernel_size_times_the_flattened_norm(
     seed: int, mode: str, dilation: int
 ) -> None:
@@ -406,7 +402,7 @@ def test_norm_and_where_the_flattened_weight_has_it(name: str) -> None:
         assert not math.isclose(found, flat, rel_tol=1e-3)
 
 
-def test_half_precision() -> None:
+def test_half_precision_agrees_within_its_rounding() -> None:
     for layer, size in ((nn.Linear(4, 4), 1), (nn.Conv2d(2, 2, 3, padding=1), (4, 4))):
         exact = float(operator_norm(layer.requires_grad_(False), size))
         assert float(operator_norm(layer.to(torch.bfloat16), size)) == pytest.approx(exact, rel=1e-2)

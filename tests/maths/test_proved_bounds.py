@@ -1,7 +1,5 @@
 """docs/bounds-with-proofs.md: every numbered inequality of the three proofs, on random cases in float64, by its number there."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -45,8 +43,8 @@ def weights(y: Tensor, seen: Tensor) -> Tensor:
 
 
 @given(cases)
-@settings(max_examples=80, deadline=None)
-def test_k11(case: tuple[int, int, int, float, bool]) -> None:
+@settings(max_examples=80)
+def test_every_step_of_the_bound_on_l2_attention_holds(case: tuple[int, int, int, float, bool]) -> None:
     seed, n, width, power, masked = case
     y, seen = 10**power * normal(seed, n, width), mask_of(seed, n, masked)
     p, c = weights(y, seen), covariance_bound(n)
@@ -115,8 +113,10 @@ def slope(u: Tensor) -> Tensor:
 
 
 @given(cases, st.integers(1, 6), st.floats(0.1, 12))
-@settings(max_examples=80, deadline=None)
-def test_t1_and_t2(case: tuple[int, int, int, float, bool], head: int, tau: float) -> None:
+@settings(max_examples=80)
+def test_every_step_of_the_bounds_on_cosine_attention_holds(
+    case: tuple[int, int, int, float, bool], head: int, tau: float
+) -> None:
     seed, n, dim, power, masked = case
     x, (wq, wk, wv) = 10**power * normal(seed, n, dim), normal(seed + 1, 3, dim, head)
     bias = normal(seed + 2, n, n).masked_fill(~mask_of(seed, n, masked), -math.inf)

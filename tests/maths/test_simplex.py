@@ -1,7 +1,5 @@
 """Simplex operators: optimality conditions, exact rational truth, certificates."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 
@@ -33,7 +31,6 @@ def obeys_kkt(v: Tensor, c: Tensor, tolerance: float) -> bool:
     )
 
 
-@settings(deadline=None)
 @given(vectors)
 def test_projection_obeys_the_optimality_conditions(v: Tensor) -> None:
     assert obeys_kkt(v, project_simplex(v), 1e-12)
@@ -62,7 +59,6 @@ def test_projection_equals_a_quadratic_program() -> None:
         np.testing.assert_allclose(project_simplex(v).numpy(), found.x, atol=1e-7)
 
 
-@settings(deadline=None)
 @given(vectors, st.randoms(use_true_random=False))
 def test_projection_is_idempotent_and_commutes_with_permutations_and_shifts(v: Tensor, random) -> None:
     c = project_simplex(v)
@@ -137,7 +133,7 @@ def problems(k: int, d: int):
     return st.tuples(st.lists(point, min_size=k, max_size=k), point)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.tuples(st.integers(1, 4), st.integers(1, 3)).flatmap(lambda size: problems(*size)))
 def test_least_squares_reaches_the_rational_optimum(problem) -> None:
     """Whole-number points: duplicates, dependent faces, targets on faces and vertices all occur."""
@@ -226,7 +222,7 @@ def test_up_to_six_points_need_no_iteration(k: int, monkeypatch) -> None:
 
 
 @given(st.integers(1, 6), st.floats(1e-12, 1), st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_almost_identical_points(k: int, distance: float, seed: int) -> None:
     """Poisons start as similar images: features that differ by very little must not break the solver."""
     generator = torch.Generator().manual_seed(seed)
@@ -238,7 +234,7 @@ def test_almost_identical_points(k: int, distance: float, seed: int) -> None:
 
 
 @given(st.integers(0, 10**6), st.randoms(use_true_random=False))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_permuted_points_permute_the_coefficients(seed: int, random) -> None:
     generator = torch.Generator().manual_seed(seed)
     features = torch.randn(5, 9, generator=generator, dtype=torch.float64)
@@ -265,7 +261,7 @@ def test_identical_points_keep_the_start() -> None:
     assert simplex_least_squares(features, target, start=start).tolist() == start.tolist()
 
 
-def test_analytic_cases() -> None:
+def test_known_solutions_are_found() -> None:
     features = torch.tensor([[1.0, 1.0], [1.0, -1.0], [3.0, 0.0]])
     assert simplex_least_squares(features, torch.tensor([1.0, 0.0])).tolist() == [0.5, 0.5, 0.0]  # on an edge
     assert simplex_least_squares(features, features[2]).tolist() == [0.0, 0.0, 1.0]  # a vertex

@@ -1,7 +1,5 @@
 """Weights divided by their largest singular value, found without a decomposition."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -21,7 +19,7 @@ def exact(matrix: Tensor) -> float:
     st.integers(1, 90),
     st.sampled_from([torch.float32, torch.float64]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_of_random_matrices(seed: int, rows: int, columns: int, dtype: torch.dtype) -> None:
     matrix = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed), dtype=dtype)
     assert largest_singular_value(matrix) == pytest.approx(exact(matrix), rel=2e-5)

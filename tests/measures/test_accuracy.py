@@ -5,8 +5,6 @@ A mask against a slow search, and what it can and cannot do to an answer.
 Accuracy of groups by hand, and what the gap says of networks that look at nothing but the background.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -100,7 +98,7 @@ def test_masked_accuracy_refusals(shape, allowed, said: str) -> None:
 GROUP = (0, 0, 1, -1, 2)
 
 
-def test_by_hand() -> None:
+def test_group_accuracy_agrees_with_a_case_by_hand() -> None:
     predicted = torch.tensor([0, 1, 2, 3, 4, 4])
     labels = torch.tensor([0, 0, 0, 0, 2, 1])
     assert (

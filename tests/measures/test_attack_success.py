@@ -1,7 +1,5 @@
 """Attack success and the threat model: the predicate, the budget in every unit, each way to break it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,12 +1,10 @@
 """Equation 4.5 against autograd, the exact variances against the Jacobian, the printed bound against its counter-example."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relearn.measures import batch_norm_gradient as bn
@@ -31,7 +29,6 @@ def jacobian(x: torch.Tensor, scale: float, eps: float) -> torch.Tensor:
 
 
 @given(sizes, seeds, st.floats(0.05, 20), st.floats(-3, 3), eps_values)
-@settings(deadline=None)
 def test_equation_4_5_is_autograds(n, seed, scale, gamma, eps):
     x, upstream = batch(n, seed), batch(n, seed + 1)
     found = bn.input_gradient(x, upstream, gamma=gamma, scale=scale, eps=eps)
@@ -59,7 +56,6 @@ def test_equation_4_5_is_the_slope_of_the_loss():
 
 
 @given(sizes, seeds, st.floats(0.05, 20), eps_values)
-@settings(deadline=None)
 def test_the_law_is_the_second_moment_of_the_jacobian(n, seed, scale, eps):
     """Var of sum_j J_ji D_j with independent D is sum_j J_ji²: no draws, for every sample and for the mean."""
     x = batch(n, seed, 1)
@@ -76,7 +72,6 @@ def test_the_law_is_the_second_moment_of_the_jacobian(n, seed, scale, eps):
 
 
 @given(sizes, seeds, eps_values)
-@settings(deadline=None)
 def test_the_mean_of_the_upstream_gradient_plays_no_part(n, seed, eps):
     x = batch(n, seed)
     nothing = bn.input_gradient(x, torch.full_like(x, 7.0), eps=eps)
@@ -84,7 +79,6 @@ def test_the_mean_of_the_upstream_gradient_plays_no_part(n, seed, eps):
 
 
 @given(sizes, seeds, st.floats(0.05, 20), eps_values)
-@settings(deadline=None)
 def test_the_printed_bound_bounds_from_above(n, seed, scale, eps):
     x = batch(n, seed, 1)
     variance = scale**2 * float(x.var(correction=0))
@@ -162,6 +156,6 @@ def test_cases_are_those_of_their_seed():
         (lambda: bn.input_gradient(torch.rand(4, 2), torch.rand(4, 3)), "upstream"),
     ],
 )
-def test_what_is_refused(call, match):
+def test_wrong_arguments_are_refused(call, match):
     with pytest.raises(ValueError, match=match):
         call()

@@ -1,7 +1,5 @@
 """Bits per character: against a slow float64 sum over every context, invariants of windows, cached and windowed alike."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -44,7 +42,7 @@ streams = st.lists(st.integers(0, V - 1), min_size=2, max_size=30)
 
 
 @given(streams, st.integers(1, 12), st.integers(1, 12), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_windows_give_what_a_slow_sum_gives(ids: list[int], context: int, step: int, batch: int) -> None:
     step = min(step, context)
     found = windowed(
@@ -54,7 +52,7 @@ def test_windows_give_what_a_slow_sum_gives(ids: list[int], context: int, step: 
 
 
 @given(st.integers(2, 400), st.integers(1, 60), st.integers(1, 60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_every_character_is_scored_once_from_enough_context(count: int, context: int, step: int) -> None:
     step = min(step, context)
     scored: list[int] = []
@@ -90,7 +88,7 @@ def reader(context: int):
 
 
 @given(streams, st.integers(1, 12), st.integers(1, 12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_pieces_with_a_cache_see_the_context_before_them(ids: list[int], context: int, step: int) -> None:
     bits = 0.0
     for t in range(1, len(ids)):

@@ -31,7 +31,7 @@ def slow(hypotheses: list[str], references: list[str]) -> float:
 words = st.lists(st.sampled_from(["red", "green", "blue", "grey"]), min_size=0, max_size=6).map(" ".join)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(pairs=st.lists(st.tuples(words, words), min_size=1, max_size=4))
 def test_formula_written_out(pairs: list[tuple[str, str]]) -> None:
     # A shared sentence of five words makes all four precisions positive, so that no smoothing acts.

@@ -83,7 +83,7 @@ def class_blocks(blocks, first, h, token):
 
 @pytest.mark.parametrize("residual", SCHEMES)
 @torch.no_grad()
-def test_residual_vit(residual):
+def test_ratios_of_residual_vit_are_those_of_a_slow_pass(residual):
     net = awake(
         ResidualViT(residual=residual, class_token="class_attention", drop_path_rate=0.5, **VIT)
     ).train()
@@ -94,7 +94,7 @@ def test_residual_vit(residual):
 
 
 @torch.no_grad()
-def test_cait(timm):
+def test_ratios_of_cait_are_those_of_a_slow_pass(timm):
     net = awake(timm.create_model("cait_xxs24_224", **(VIT | dict(num_heads=2))))
     h, rows, x = net.patch_embed(images()) + net.pos_embed, [], images()
     for layer, block in enumerate(net.blocks):
@@ -110,7 +110,7 @@ def test_cait(timm):
 
 @pytest.mark.parametrize("name", ["deit3_small_patch16_224", "deit_tiny_patch16_224"])
 @torch.no_grad()
-def test_vit_with_and_without_layer_scale(timm, name):
+def test_ratios_of_vit_are_those_of_a_slow_pass(timm, name):
     net = awake(timm.create_model(name, drop_path_rate=0.5, **VIT))
     h, rows = net._pos_embed(net.patch_embed(images())), []
     for layer, block in enumerate(net.blocks):
@@ -125,7 +125,7 @@ def test_vit_with_and_without_layer_scale(timm, name):
 
 @pytest.mark.parametrize("windows", ["square", "cross"])
 @torch.no_grad()
-def test_lipsformer(windows):
+def test_ratios_of_lipsformer_are_those_of_a_slow_pass(windows):
     window = dict(windows="cross", window=(1, 2)) if windows == "cross" else dict(window=4)
     net = awake(LipsFormer(drop_path_rate=0.5, **STAGES, **window))
     h, rows, layer = net.patch_embed(images(32)), [], 0

@@ -1,7 +1,5 @@
 """Calibration: analytic cases, scikit-learn's losses, invariants of the binning."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 
@@ -27,7 +25,7 @@ def of_confidence(confidences):
     return torch.stack([(p / (1 - p)).log(), torch.zeros_like(p)], dim=1)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.floats(0.51, 0.99), st.integers(0, 20), st.integers(1, 40))
 def test_one_confidence_for_all_is_off_by_its_distance_from_the_accuracy(confidence, right, bins):
     logits = of_confidence([confidence] * 20)
@@ -138,6 +136,6 @@ def test_a_constant_on_all_logits_changes_nothing():
         (torch.zeros(4, 3), torch.zeros(4), 0, "bins is 0"),
     ],
 )
-def test_what_is_refused(logits, labels, bins, match):
+def test_wrong_arguments_are_refused(logits, labels, bins, match):
     with pytest.raises(ValueError, match=match):
         calibration(logits, labels, bins=bins)

@@ -3,8 +3,6 @@
 mCE against AlexNet: 1 for AlexNet itself, homogeneous, each corruption weighs as its reference says.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import os
@@ -111,7 +109,7 @@ def test_the_corruptions_are_those_of_the_generator() -> None:
     assert tuple(ALEXNET) == NAMES and all(0 < value < 1 for value in ALEXNET.values())
 
 
-def test_refusals() -> None:
+def test_wrong_arguments_are_refused() -> None:
     for change, said in (
         ({"fog": [0.5] * 4}, "fog: 4 severities; allowed: 5"),
         ({"fog": [0.5] * 4 + [1.5]}, "fog: 1.5; allowed: fractions"),

@@ -1,7 +1,5 @@
 """Detection: counts by scikit-learn, MCC as a correlation, the cases without one."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -15,7 +13,7 @@ from relearn.measures.detection import defence_success, detection, mcc
 pairs = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(pairs)
 def test_counts_and_coefficient_are_scikit_learns(drawn):
     dropped, poison = np.array(drawn).T
@@ -69,7 +67,7 @@ def test_counts_too_large_for_64_bits():
         ([[True]], [[True]], r"allowed: \(n,\)"),
     ],
 )
-def test_what_is_refused(dropped, poison, match):
+def test_wrong_arguments_are_refused(dropped, poison, match):
     with pytest.raises(ValueError, match=match):
         detection(dropped, poison)
 

@@ -1,7 +1,5 @@
 """Rays away from the data: their geometry, analytic heads, a Gaussian process that returns to its prior, a dense head that does not."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -26,7 +24,7 @@ def normal(seed, *shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 1000), st.sampled_from([(5,), (3, 4, 4)]))
 def test_a_ray_moves_a_point_by_one_deviation_a_coordinate(seed, shape):
     u = directions(torch.zeros(7, *shape, dtype=torch.float64), seed=seed)

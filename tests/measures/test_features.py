@@ -3,8 +3,6 @@
 The plane against slow definitions, its invariances, and what it refuses.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -54,7 +52,7 @@ def test_mode_and_batch_statistics_are_left_alone():
 IMAGES = st.lists(st.tuples(st.integers(0, 4), st.sets(st.integers(0, 4))), min_size=1, max_size=12)
 
 
-def test_by_hand():
+def test_real_accuracy_agrees_with_a_case_by_hand():
     predicted = torch.tensor([3, 1, 0, 2])
     assert real_accuracy(predicted, [{3, 4}, {0}, (), [2]]) == (pytest.approx(2 / 3), 3)
 
@@ -77,7 +75,7 @@ def test_with_one_class_an_image_it_is_accuracy(labels, seed):
     assert count == len(labels) and found == pytest.approx(accuracy(logits, torch.tensor(labels)))
 
 
-def test_refusals():
+def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="2 images, none with a class"):
         real_accuracy(torch.tensor([0, 1]), [(), ()])
     for predicted in (torch.tensor([0, 1]), torch.zeros(1, 3)):
@@ -93,7 +91,7 @@ def cloud(seed, n=40, d=7):
     return features, labels
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10_000))
 def test_against_the_definitions(seed):
     features, labels = cloud(seed)

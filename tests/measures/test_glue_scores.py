@@ -1,7 +1,5 @@
 """GLUE's scores against slow formulas in float64, against scikit-learn and scipy, and against the printed overall scores."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -50,7 +48,7 @@ def ranks_slow(values: list[float]) -> list[float]:
     return [sum(o < v for o in values) + (sum(o == v for o in values) + 1) / 2 for v in values]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(2, 4), st.data())
 def test_classes_against_slow_formulas(classes: int, data: st.DataObject) -> None:
     length = data.draw(st.integers(1, 12))
@@ -64,7 +62,7 @@ def test_classes_against_slow_formulas(classes: int, data: st.DataObject) -> Non
         assert f1 == pytest.approx(f1_slow(given_, true), abs=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=2, max_size=12))
 def test_values_against_slow_formulas(pairs: list[tuple[int, int]]) -> None:
     given_, true = [one / 4 for one, _ in pairs], [other / 4 for _, other in pairs]
@@ -96,7 +94,7 @@ def test_as_scikit_learn_and_scipy_have_them() -> None:
     }
 
 
-def test_by_hand() -> None:
+def test_scores_agree_with_a_case_by_hand() -> None:
     # TP 2, FP 1, FN 1, TN 4: F1 4/6, mcc (8 - 1) / sqrt(3*3*5*5)
     given_, true = torch.tensor([1, 1, 1, 0, 0, 0, 0, 0]), torch.tensor([1, 1, 0, 1, 0, 0, 0, 0])
     found = scores("classification", ["accuracy", "f1", "mcc"], given_, true)
@@ -141,7 +139,7 @@ def test_a_constant_answer_is_worth_nothing() -> None:
         ("regression", ["pearson"], [1.0, float("nan")], [1.0, 2.0], "nan or inf"),
     ],
 )
-def test_refused(
+def test_impossible_answers_are_refused_in_one_line(
     kind: str, metrics: list[str], predicted: list[float], labels: list[float], said: str
 ) -> None:
     with pytest.raises(ValueError, match=said) as fault:
@@ -204,6 +202,6 @@ def test_a_ranking_answers_its_pairs() -> None:
         (["0+1", "1+2"], [[1.0, 2.0]] * 2, r"ids: pair 1 is in two samples"),
     ],
 )
-def test_rankings_refused(ids: list[str], rows: list[list[float]], said: str) -> None:
+def test_impossible_rankings_are_refused(ids: list[str], rows: list[list[float]], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         entailment_answers(ids, rows)

@@ -1,7 +1,5 @@
 """Statistics of gradients against all of them stacked, the state that is left alone, and what each tensor is called."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import math
@@ -64,7 +62,7 @@ def stacked(model, given) -> dict[str, torch.Tensor]:
 
 
 @given(st.integers(2, 7), st.integers(0, 1000))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_one_pass_gives_what_all_gradients_give(number, seed):
     model = small(seed)
     rows = gradient_statistics(model, cross_entropy, batches(number, seed), count=number)
@@ -271,7 +269,7 @@ def test_the_models_of_this_package_are_distinguished():
         (nn.ReLU(), 3, 2, "no parameter"),
     ],
 )
-def test_what_is_refused(model, number, count, match):
+def test_wrong_arguments_are_refused(model, number, count, match):
     with pytest.raises(ValueError, match=match):
         gradient_statistics(model, cross_entropy, batches(number), count=count)
 

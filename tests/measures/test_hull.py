@@ -3,8 +3,6 @@
 The toy's outcome follows from its points: by the SVM, by the hull, and by every other separator.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -29,11 +27,13 @@ TRIANGLE = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
         ((3.0, -1.0), True),  # in line with an edge
     ],
 )
-def test_a_triangle(target: tuple[float, float], expected: bool) -> None:
+def test_a_separator_exists_exactly_outside_of_a_triangle(
+    target: tuple[float, float], expected: bool
+) -> None:
     assert separator_exists(TRIANGLE, torch.tensor(target)) is expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 6), st.booleans())
 def test_separator_exists_exactly_outside_and_reduction_does_not_matter(
     seed: int, k: int, d: int, inside: bool
@@ -49,7 +49,7 @@ def test_separator_exists_exactly_outside_and_reduction_does_not_matter(
     assert separator_exists(poisons, target, reduce=False) is not inside
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.floats(1e-3, 1e3))
 def test_the_answer_does_not_depend_on_scale_or_place(seed: int, scale: float) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -75,6 +75,21 @@ def test_one_sided_derivative_of_the_proof_is_not_zero() -> None:
     eta = torch.zeros((), requires_grad=True)
     (0.5 * (u + eta * (p - u) - t).square().sum()).backward()
     assert eta.grad == 1
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10**6), st.integers(1, 5))
+def test_the_derivative_at_the_nearest_point_is_never_negative_and_the_shifted_plane_separates(
+    seed: int, k: int
+) -> None:
+    """Errata Z1 and Z2, corrected: g'(0+) = (u - t)(p_j - u) is what the unshifted classifier gives p_j."""
+    generator = torch.Generator().manual_seed(seed)
+    poisons, target = torch.randn(k + 1, 3, generator=generator, dtype=torch.float64).split([k, 1])
+    w, b = nearest_point_classifier(poisons, target[0], shifted=False)
+    assert bool((poisons @ w + b >= -1e-6).all())
+    if float(w.norm()) > 1e-2:  # else the target lies in the hull and nothing separates it
+        w, b = nearest_point_classifier(poisons, target[0])
+        assert bool((poisons @ w + b > 0).all()) and float(target[0] @ w + b) < 0
 
 
 def test_sampled_classifiers_agree_with_the_linear_program() -> None:

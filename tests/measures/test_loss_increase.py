@@ -1,7 +1,5 @@
 """The largest loss in a ball: closed forms, a transformer, what does not act on a sample, cost, NaN, bad input."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from typing import Any
@@ -33,7 +31,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.lists(st.floats(0, 5), min_size=3, max_size=3), st.integers(0, 4))
 def test_of_a_linear_loss_it_is_the_radius_times_the_slope(seed: int, eps: list[float], padded: int) -> None:
     """max ⟨a, δ⟩ = ε ‖a‖ over what is not padding, whose slope is not 0 here, a radius a sample."""

@@ -1,7 +1,5 @@
 """The radius within which a reference is right: against plain loops, in closed form, what is dropped, what is not done, bad input."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -77,7 +75,7 @@ def search(task: Curved, starts: int, **changes: Any) -> Radii:
     return search_eps(task.losses_of, task.x, task.real, FIRST, **given)
 
 
-@settings(deadline=None, max_examples=5)
+@settings(max_examples=5)
 @given(st.integers(0, 10**6), st.integers(1, 3))
 def test_all_at_once_is_one_after_the_other(seed: int, starts: int) -> None:
     task = Curved(seed, 6)

@@ -1,7 +1,5 @@
 """Counts against closed forms and against the file of reported numbers."""
 
-from __future__ import annotations
-
 import pytest
 
 from relearn.layers.efficient import KINDS
@@ -44,7 +42,7 @@ def head(classes: int, pairs: bool) -> int:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_closed_forms(counted, task: str) -> None:
+def test_products_are_those_of_closed_forms(counted, task: str) -> None:
     """One class token in front where the kind has one; a product of (a, b) and (b, c) is a b c."""
     length, classes, pairs = TASKS[task]
     twice = 2 if pairs else 1

@@ -1,7 +1,5 @@
 """Counting against closed forms; published sizes against the files of reported numbers."""
 
-from __future__ import annotations
-
 import re
 from functools import cache, partial
 
@@ -62,7 +60,7 @@ class Attention(nn.Module):
         return scaled_dot_product_attention(x, x, x)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 4), st.sampled_from([1, 3]), st.integers(3, 6))
 def test_a_convolution_has_its_products(groups, inputs, outputs, kernel, side):
     layer = nn.Conv2d(groups * inputs, groups * outputs, kernel, padding=kernel // 2, groups=groups)
@@ -139,7 +137,7 @@ def test_only_one_configuration_of_convolutions_has_all_printed_sizes(built):
         assert not rounds_to(count, PUBLISHED["LipsFormer-CSwin-S"].millions)
 
 
-def test_rounding():
+def test_a_count_rounds_to_what_is_printed():
     assert rounds_to(37_500_000, "38") and not rounds_to(37_499_999, "38")
     assert rounds_to(190_650_000, "190.7") and not rounds_to(190_649_999, "190.7")
 

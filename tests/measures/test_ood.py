@@ -1,7 +1,5 @@
 """Detection: double loops as truth, ties, analytic cases, invariances; scores against their formulas."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -39,7 +37,7 @@ def fpr95_by_thresholds(inside, outside):
     return min(false for recall, _, false in thresholds(inside, outside) if recall >= 0.95)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(VALUES, VALUES)
 def test_all_three_against_loops_with_ties(inside, outside):
     found = separation(inside, outside)
@@ -72,7 +70,7 @@ def test_the_rate_is_taken_at_95_percent_exactly():
     assert separation([0.5], np.arange(19.0)).fpr95 == 1.0  # 18 of 19 are not enough
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=20, unique=True), st.data())
 def test_only_the_order_counts(values, data):
     cut = data.draw(st.integers(1, len(values) - 1))
@@ -108,7 +106,7 @@ def test_scores_of_a_uniform_and_of_a_sure_prediction():
     assert float(found["entropy"].min()) >= 0 and "gp_variance" not in found
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 2**31), st.integers(2, 7))
 def test_scores_follow_their_formulas(seed, classes):
     generator = torch.Generator().manual_seed(seed)

@@ -1,7 +1,5 @@
 """Counting against closed forms and against built networks; the published sizes against the files of reported numbers."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 
@@ -99,7 +97,7 @@ def test_another_width_is_another_network_and_seen_to_be():
     assert row["count"] == sum(one.numel() for one in create("VGG-19", width=0.5).parameters())
 
 
-def test_rounding():
+def test_a_count_rounds_to_what_is_printed():
     assert rounds_to(1_725_000, 1.73) and not rounds_to(1_724_999, 1.73)
     assert rounds_to(1_734_999, 1.73) and not rounds_to(1_735_000, 1.73)
     assert all(rounds_to(RELEASED[name], millions) for name, millions in PUBLISHED.items())

@@ -1,7 +1,5 @@
 """Similarity of patches against a loop over pairs, at its extremes, and for the blocks of several networks."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -59,7 +57,7 @@ def test_it_is_the_mean_over_pairs_and_images(absolute, prefix):
         assert found == pytest.approx([expected] * 2, rel=1e-12)
 
 
-def test_its_extremes():
+def test_alike_patches_have_similarity_one_and_opposite_ones_minus_one():
     alike = torch.ones(2, 3, 2, 2) * torch.tensor([1.0, 2.0, 3.0, 4.0]).view(1, 1, 2, 2)
     assert patch_similarity(Net(Block()), alike) == pytest.approx([1.0])
     across = torch.eye(4).view(1, 4, 2, 2)
@@ -118,7 +116,7 @@ def test_the_blocks_of_networks(name, given, layers):
     assert found[-1] == pytest.approx(sum(map(slow, last)) / 2, rel=1e-5)
 
 
-def test_what_is_refused():
+def test_wrong_arguments_are_refused():
     images = torch.rand(2, 3, 4, 4)
     with pytest.raises(ValueError, match="images: none"):
         patch_similarity(Net(Block()), images[:0])

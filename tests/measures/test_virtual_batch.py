@@ -1,7 +1,5 @@
 """The comparison itself: a case in closed form, and every way in which a strategy can be wrong is seen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Counts compared with table 5.8 of zhu2022: the printed numbers come from the file, and the reason for each difference is computed."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

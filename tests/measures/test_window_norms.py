@@ -1,7 +1,5 @@
 """Norms of keys and values of windows and of compressed ones, with cases known by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

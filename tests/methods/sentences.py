@@ -1,7 +1,5 @@
 """Small sentence encoders and batches in float64, for the tests of adversarial training."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Poisons that stay on their own side: against loops, finite differences, the limit that the mathematics sets, and Deep k-NN."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

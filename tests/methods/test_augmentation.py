@@ -36,7 +36,7 @@ def test_flip_mirrors_about_half_of_the_images_and_only_horizontally():
     assert 70 < sum(mirrored) < 130
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(size=st.integers(1, 9), holes=st.integers(1, 3), seed=st.integers(0, 10**6))
 def test_cutout_sets_the_drawn_squares_to_the_channel_means_and_nothing_else(size, holes, seed):
     """A loop over images, holes and pixels with the same centres; squares may fall over the border."""

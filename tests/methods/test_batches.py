@@ -3,8 +3,6 @@
 Gradient accumulation: against the whole batch, for plain and adversarial steps; shares, state, bad input.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -114,7 +112,7 @@ def gradients(model: nn.Module, strategy: Any, batch: Any) -> tuple[Tensor, Tens
     return value, torch.cat([one.grad.flatten() for one in model.parameters() if one.grad is not None])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(rows=st.integers(1, 9), shares=st.integers(1, 5))
 def test_shares_add_up_to_the_batch(rows: int, shares: int) -> None:
     torch.manual_seed(rows + 10 * shares)

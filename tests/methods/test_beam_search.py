@@ -50,7 +50,7 @@ def greedy(net: PostLNTransformer, source: Tensor, longest: int) -> list[int]:
     return output
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 10_000), penalty=st.sampled_from([0.0, 0.6, 1.0, 2.0]))
 def test_enough_beams_find_the_best_of_all(seed: int, penalty: float) -> None:
     net, source = network(seed), torch.tensor([[3, 5, 4]])
@@ -59,7 +59,7 @@ def test_enough_beams_find_the_best_of_all(seed: int, penalty: float) -> None:
     assert found.tokens == truth.tokens and abs(found.score - truth.score) < 1e-9
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10_000))
 def test_one_beam_is_greedy(seed: int) -> None:
     net, source = network(seed), torch.tensor([[3, 5, 4, 3]])
@@ -80,7 +80,7 @@ def test_more_beams_beat_greedy_somewhere() -> None:
     assert different > 0
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 10_000), beam=st.integers(1, 4))
 def test_a_batch_gives_what_its_sentences_give_alone(seed: int, beam: int) -> None:
     net = network(seed, vocabulary=9)

@@ -1,7 +1,5 @@
 """Deep k-NN: algorithm 2 by hand, scikit-learn's vote, the k > 2 n rule, sweeps, stacks, replication."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
@@ -38,7 +36,7 @@ def sets(draw, lattice):
     return X, rng.integers(0, draw(st.integers(1, 4)), size=n)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data())
 def test_equals_the_algorithm_by_hand(data):
     """On the lattice nearly all distances and many votes tie."""
@@ -98,7 +96,7 @@ def test_poisons_go_exactly_when_k_outgrows_them(include_self):
         assert (found[~is_poison] == 1).all()
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.data())
 def test_a_sweep_is_a_fit_for_each_k(data):
     X, y = data.draw(sets(lattice=data.draw(st.booleans())))
@@ -126,7 +124,7 @@ def test_a_sweep_over_a_stack_has_a_row_for_each_set_and_k():
     assert DeepKNN().sweep(stack[:0], labels[0], ks).shape == (0, 3, 60)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32), st.integers(1, 39))
 def test_order_labels_and_motions_do_not_matter(seed, k):
     rng = np.random.default_rng(seed)
@@ -181,7 +179,7 @@ def test_a_sweep_refuses_any_wrong_k_before_it_searches():
         DeepKNN().sweep(X, y, [2.5])
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=40), st.booleans())
 def test_replication_makes_all_classes_as_large_as_the_largest(labels, random):
     y = np.array(labels)

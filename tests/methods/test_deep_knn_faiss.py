@@ -1,7 +1,5 @@
 """Deep k-NN on FAISS: the flat index gives the exact answers, an approximate one a recall between 0 and 1."""
 
-from __future__ import annotations
-
 import sys
 from importlib.util import find_spec
 
@@ -36,7 +34,7 @@ def sets(draw):
 
 
 @installed
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data())
 def test_the_flat_index_gives_the_exact_answers_with_their_ties(data):
     X, y = data.draw(sets())
@@ -112,7 +110,7 @@ def test_queries_that_an_index_answers_too_briefly_are_searched_exactly():
         ({"label_ties": "largest"}, "label_ties is 'largest'"),
     ],
 )
-def test_what_is_refused(arguments, match):
+def test_wrong_arguments_are_refused(arguments, match):
     X, y = clusters(n=400)
     with pytest.raises(ValueError, match=match) as refusal:
         FaissDeepKNN(**arguments).fit_predict(X, y)

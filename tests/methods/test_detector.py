@@ -1,7 +1,5 @@
 """What the defences share: parameters, shares, and how features and labels are taken in."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 

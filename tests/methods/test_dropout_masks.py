@@ -430,7 +430,7 @@ def test_every_name_of_the_tables_is_a_function_of_torch():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", sorted(MODULES))
-def test_on_cuda(name):
+def test_masks_are_repeated_on_cuda(name):
     torch.manual_seed(0)
     module = MODULES[name]().train().cuda()
     if name == "own":

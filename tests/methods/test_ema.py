@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from relearn.methods.augmentation import crop_and_flip
 from relearn.methods.ema import EMA
@@ -235,24 +234,6 @@ def test_channels_last_and_autocast():
         t.isfinite().all() for k, t in fitted.average.items() if k != "mask"
     )
     assert net.body[0].weight.is_contiguous(memory_format=torch.channels_last)
-
-
-def test_no_step_waits_for_the_device():
-    """As many readings of numbers from tensors in 24 steps as in 6."""
-
-    class Readings(TorchDispatchMode):
-        count = 0
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            self.count += func is torch.ops.aten._local_scalar_dense.default
-            return func(*args, **(kwargs or {}))
-
-    counts = []
-    for count in (24, 96):
-        with Readings() as readings:
-            fit(Network(), images(count), loss=cross_entropy, epochs=1, batch_size=4, lr=0.1, average=0.9)
-        counts.append(readings.count)
-    assert counts[0] == counts[1]
 
 
 @pytest.mark.parametrize(

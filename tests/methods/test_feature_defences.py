@@ -1,7 +1,5 @@
 """Spectral signatures, activation clustering, EPIC: a slow truth, planted poisons with a control, invariances."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

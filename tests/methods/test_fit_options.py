@@ -215,7 +215,8 @@ def test_a_large_loss_alone_is_no_divergence():
     assert fitted.outcome == "ok"
 
 
-def test_no_step_waits_for_the_device():
+@pytest.mark.parametrize("options", [{"clip_norm": 1.0}, {"average": 0.9}])
+def test_no_step_waits_for_the_device(options):
     """Reading a number from a tensor is what would wait; there are as many readings in 60 steps as in 15."""
 
     class Readings(TorchDispatchMode):
@@ -229,7 +230,7 @@ def test_no_step_waits_for_the_device():
     for samples in (60, 240):
         net, x, y = toy(samples)
         with Readings() as readings:
-            fit(net, (x, y), loss=cross_entropy, epochs=1, batch_size=4, lr=0.1, clip_norm=1.0)
+            fit(net, (x, y), loss=cross_entropy, epochs=1, batch_size=4, lr=0.1, **options)
         counts.append(readings.count)
     assert counts[0] == counts[1]
 

@@ -1,7 +1,5 @@
 """FreeAT: its own slow loop, replays that nothing interrupts, exact resume in the middle of them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn.functional import cross_entropy

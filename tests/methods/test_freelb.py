@@ -1,7 +1,5 @@
 """FreeLB: the K-fold virtual batch, a slow loop of the algorithm, what must change nothing, what is refused."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -32,7 +32,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("eps", [0.3, 0.0])
-def test_a_loss_that_is_none(name, eps):
+def test_a_loss_that_cannot_be_perturbed_is_refused(name, eps):
     if name == "other embeddings" and eps == 0:
         return  # plain training of another loss is plain training
     loss, said = REFUSED[name]
@@ -48,7 +48,7 @@ def test_a_loss_that_does_not_see_the_images():
         strategy(OUT, lambda said, labels: other * 2, (torch.rand(2, 4), LABELS))
 
 
-def test_ids_are_no_embeddings():
+def test_ids_in_the_place_of_embeddings_are_refused():
     with pytest.raises(ValueError, match=r"^inputs_embeds: found torch.int64 \(allowed: .*\)$"):
         freelb(right, IDS)
 

@@ -1,7 +1,5 @@
 """Cosine of parameter gradients: against slow differentiation, finite differences and sure networks."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Strategies by name, and what all of them promise."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn.functional import cross_entropy

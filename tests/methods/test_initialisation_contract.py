@@ -105,7 +105,7 @@ def test_it_sets_parameters_and_leaves_no_other_trace(name):
 
 
 @pytest.mark.parametrize("name", INITIALISATIONS)
-def test_the_signature(name):
+def test_every_initialisation_takes_the_same_first_arguments(name):
     parameters = list(inspect.signature(load(INITIALISATIONS, name)).parameters.values())
     assert [parameter.name for parameter in parameters[:3]] == ["model", "loss", "batches"]
     own = parameters[3:]

@@ -57,7 +57,7 @@ def test_the_quotient_is_its_definition(norm):
         assert found.item() == pytest.approx(dense(model, theta, x, y, eps).item(), rel=1e-9)
 
 
-def test_known_quotients():
+def test_quotients_of_a_parabola_are_known():
     """L = h θ²/2: g = hθ, Hg = h·hθ, so GQ = |(1 - h) g / (g + ε s) - 1|, which is |h| as ε goes to 0. A linear loss has 0."""
     theta = torch.tensor([0.7], dtype=FLOAT, requires_grad=True)
     for h in (0.25, 3.0, -2.0):

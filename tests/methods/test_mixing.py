@@ -72,7 +72,7 @@ def test_mixup_takes_probabilities_as_they_are():
     assert torch.allclose(hard[1].sum(1), torch.ones(4))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=SEEDS, height=st.integers(1, 9), width=st.integers(1, 9), alpha=st.sampled_from([0.2, 1.0, 5.0]))
 def test_cutmix_pastes_one_box_of_the_partner_and_the_labels_have_its_true_area(seed, height, width, alpha):
     """Images whose every pixel says whose it is: nothing of the draws need be known."""
@@ -130,7 +130,7 @@ def test_cutmix_areas_have_the_mean_of_a_clipped_box(alpha):
     assert truth < 0.5 - 10 * error  # the label would be another one without the correction
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=SEEDS, kind=st.sampled_from(["mixup", "cutmix", "either"]))
 def test_a_mixture_moves_mass_but_makes_and_loses_none(seed, kind):
     """Every image is once itself and once a partner, so each pixel and each class keeps its sum over the batch."""
@@ -191,7 +191,7 @@ def test_half_precision_is_mixed_too(make, dtype):
     assert mixed.dtype == targets.dtype == dtype and bool(mixed.isfinite().all())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=SEEDS, smoothing=st.sampled_from([0.0, 0.1, 0.5, 0.9]), mixed=st.booleans())
 def test_label_smoothing_of_classes_and_of_mixtures_is_its_formula(seed, smoothing, mixed):
     """-(1/B) Σ_b Σ_k ((1 - ε) q_bk + ε/K) log p_bk, term by term: what `cross_entropy(label_smoothing=ε)` must compute."""

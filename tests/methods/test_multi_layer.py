@@ -1,7 +1,5 @@
 """Eq. 2.4 on all eight networks, and what the published code computes instead."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

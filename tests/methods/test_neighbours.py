@@ -1,7 +1,5 @@
 """Exact k nearest neighbours: against float64 by definition and scikit-learn, ties, blocks, magnitudes."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np
@@ -26,7 +24,7 @@ def by_definition(X, k, *, queries=None, include_self=False):
     return order, np.clip(np.take_along_axis(squared, order, axis=1), 0, None)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.data())
 def test_equals_the_definition_for_any_block_dtype_and_offset(data):
     n = data.draw(st.integers(2, 60), "n")
@@ -47,7 +45,7 @@ def test_equals_the_definition_for_any_block_dtype_and_offset(data):
         np.testing.assert_array_equal(indices.numpy(), order)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.data())
 def test_ties_go_to_the_smaller_index_for_any_block(data):
     """On a small lattice far from the origin most distances tie, exactly in every arithmetic."""
@@ -226,7 +224,7 @@ def test_a_block_keeps_to_its_memory():
         (np.array([[1.0], [np.nan], [2.0], [np.inf]]), 1, {}, ValueError, "rows 1, 3"),
     ],
 )
-def test_what_is_refused(X, k, more, error, match):
+def test_wrong_arguments_are_refused(X, k, more, error, match):
     with pytest.raises(error, match=match):
         nearest(X, k, **more)
 

@@ -14,7 +14,7 @@ from relearn.methods.variance_scaling import kaiming
 from relearn.models import create
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     inputs=st.integers(1, 9),
     outputs=st.integers(1, 30),

@@ -5,8 +5,6 @@ One-class SVM filter: scikit-learn class by class, the degenerate classes, param
 Random eviction: how many, who (everybody alike), and that nothing but the seed decides.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -22,7 +20,7 @@ from relearn.methods.one_class_svm import OneClassSVMFilter
 from relearn.methods.random_eviction import RandomEviction
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**32),
     n=st.integers(1, 60),
@@ -167,7 +165,7 @@ def test_wrong_parameters_are_refused_even_for_an_empty_set(detector, match):
             detector.fit_predict(np.arange(2.0 * n).reshape(n, 2), np.zeros(n))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(n=st.integers(0, 300), hundredths=st.integers(0, 99), seed=st.integers(0, 2**40))
 def test_evicts_the_floor_of_its_share(n, hundredths, seed):
     kept = RandomEviction(hundredths / 100, seed).fit_predict(np.zeros((n, 1)), np.zeros(n))

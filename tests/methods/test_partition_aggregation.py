@@ -1,7 +1,5 @@
 """Deep partition aggregation: brute force over all changes of a tiny set never breaks a certificate, and changes beyond it do."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

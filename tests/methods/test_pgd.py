@@ -90,7 +90,7 @@ def test_one_step_follows_the_sign_of_finite_differences():
             assert torch.allclose(found.flatten(1)[clear, index], expected[clear], atol=1e-12, rtol=0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     eps=st.floats(0, 1),
     step=st.floats(0, 0.5),

@@ -1,7 +1,5 @@
 """Training on the last of K perturbations: analytic on a linear model, a slow loop, the sharing of masks."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

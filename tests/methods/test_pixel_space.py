@@ -1,7 +1,5 @@
 """Perturbations of images: both constraints, the virtual batch, batch normalisation's statistics."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

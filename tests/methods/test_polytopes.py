@@ -5,8 +5,6 @@ The mean of the poisons hits the target: against loops, finite differences and t
 Eq. 2.2 against loops, finite differences, and its relation to eq. 2.3 (erratum Z3).
 """
 
-from __future__ import annotations
-
 import inspect
 
 import torch
@@ -36,14 +34,14 @@ def test_loss_equals_the_formula_as_printed() -> None:
         assert abs(float(convex_polytope.loss(features, target, c)[b]) - printed) < 1e-12
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 8))
 def test_no_other_coefficients_are_better(seed: int, k: int, d: int) -> None:
     features, target, c = convex(seed, 1, k, d)
     assert minimum(features, target) <= convex_polytope.loss(features, target, c) + 1e-12
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 10**6))
 def test_zero_exactly_for_a_target_in_the_hull(seed: int) -> None:
     features, _, c = convex(seed)
@@ -102,7 +100,7 @@ def test_bullseye_polytope_gradient_equals_finite_differences() -> None:
     assert torch.autograd.gradcheck(lambda f: bullseye_polytope.loss(f, target), features.requires_grad_())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 8))
 def test_between_the_convex_polytope_and_the_collision(seed: int, k: int, d: int) -> None:
     """It is the polytope's loss at c = 1/k: not below its minimum, not above L_FC / 2k (Jensen)."""
@@ -157,7 +155,7 @@ def test_zero_exactly_where_every_poison_collides_and_unchanged_by_scale() -> No
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 5))
 def test_polytope_with_equal_coefficients_is_bounded_by_collision(seed: int, k: int, d: int) -> None:
     """Jensen: CP(c = 1/k) ≤ L_FC / 2k."""

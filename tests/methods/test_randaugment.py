@@ -197,7 +197,7 @@ def test_an_image_depends_on_its_place_in_the_draw_alone():
     assert torch.equal(first.get_state(), second.get_state())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10**6),
     height=st.integers(1, 40),

@@ -1,7 +1,5 @@
 """Spectral initialisation: norms after it, as published and as maps of images; what it leaves alone."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

@@ -68,7 +68,7 @@ def test_dropped_samples_have_no_say_and_kept_ones_have():
         assert torch.equal(start.weight, again.weight) is same
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 3), st.integers(2, 5), st.integers(0, 99))
 def test_logits_and_loss_equal_their_definition(batch, sets, variants, classes, seed):
     torch.manual_seed(seed)
@@ -129,7 +129,7 @@ def filtered(seed, sets, variants, count=8, bases=2, width=3):
     return features, keep.clamp(max=2)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 5))
 def test_each_given_set_stands_in_its_place_with_its_samples_and_weights(seed, sets, variants):
     features, keep = filtered(seed, sets, variants)
@@ -143,7 +143,7 @@ def test_each_given_set_stands_in_its_place_with_its_samples_and_weights(seed, s
             assert torch.equal(features[kept, found.sets[row]], features[kept, t])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 5))
 def test_places_are_shared_exactly_by_what_is_equal(seed, sets, variants):
     features, keep = filtered(seed, sets, variants)

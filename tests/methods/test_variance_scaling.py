@@ -126,7 +126,7 @@ def test_relu_keeps_the_mean_square_forward_or_backward(mode, backward):
     assert max(last / first, first / last) > 2
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     inputs=st.integers(1, 12),
     outputs=st.integers(1, 12),

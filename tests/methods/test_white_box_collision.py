@@ -1,7 +1,5 @@
 """Eq. 2.1: its minimiser in closed form and by the paper's own splitting; the watermark."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

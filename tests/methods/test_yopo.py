@@ -1,7 +1,5 @@
 """YOPO: one inner step is FreeLB, a linear first part is a larger step, a slow loop, the shallow pass."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -25,6 +25,14 @@ def wake():
     return _wake
 
 
+def awake(net):
+    """Every parameter away from the start that could hide it."""
+    generator = torch.Generator().manual_seed(1)
+    for parameter in net.parameters():
+        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.double)
+    return net
+
+
 @pytest.fixture
 def give():
     """``give(ours, theirs)``: the tensors of one network in order to another one of the same shapes."""

@@ -1,7 +1,5 @@
 """A cache that is part of the model's state: the context of the segment before, no gradients into it, exact resume in the loop."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -64,7 +64,7 @@ def test_dot_product_equals_torchs_own_layers() -> None:
     torch.testing.assert_close(net(tokens), truth(net, tokens), rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     attention=st.sampled_from(KINDS),
     norm=st.sampled_from(JOINTS),
@@ -112,7 +112,7 @@ def test_a_character_is_read_with_its_position() -> None:
 
 @pytest.mark.parametrize("norm", JOINTS)
 @pytest.mark.parametrize("attention", [kind for kind in KINDS if kind != "lstm"])
-def test_parameter_count(attention: str, norm: str) -> None:
+def test_the_number_of_parameters_is_that_of_the_formula(attention: str, norm: str) -> None:
     v, d, f, layers = 51, 512, 2048, 6
     with torch.device("meta"):
         net = create(attention=attention, vocabulary=v, layers=layers, norm=norm, max_length=288)

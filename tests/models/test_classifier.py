@@ -9,6 +9,8 @@ from torch import nn
 from relearn.models import create
 from relearn.models.classifier import set_dropout
 
+from .test_published_start import NETWORKS, small
+
 TINY = {"width": 0.05, "depth": 0.3}
 
 # (channels, side) after each stage of the published network for 32 × 32, from the papers' tables
@@ -48,6 +50,18 @@ def tiny(name, wake):
     return wake(create(name, dropout=0.25, **TINY)).eval()
 
 
+def made(name, **given):
+    return create(name, **TINY, **given) if name in STAGES else small(name, **given)
+
+
+@pytest.fixture(params=(*STAGES, *NETWORKS))
+def any_name(request):
+    """Of these networks, and of those of the chapter on initialisation."""
+    if request.param.startswith("timm"):
+        request.getfixturevalue("timm")
+    return request.param
+
+
 @pytest.fixture
 def images():
     return torch.rand(3, 3, 8, 8, dtype=torch.double, generator=torch.Generator().manual_seed(5))
@@ -68,7 +82,8 @@ def test_full_size_stages_have_the_published_shapes(name, published):
     assert net.feature_dim == net.head.in_features == STAGES[name][-1][0]
 
 
-def test_forward_is_the_head_on_the_pooled_last_stage(tiny, images):
+def test_forward_is_the_head_on_the_pooled_last_stage(any_name, wake, images):
+    tiny = wake(made(any_name)).eval()
     last = tiny.stages(images)[-1]
     assert last.shape[1] == tiny.feature_dim
     features = last.flatten(2).sum(2) / (last.shape[2] * last.shape[3])
@@ -87,8 +102,8 @@ def test_relu_ends_the_published_parts(name, tiny, images):
 
 @pytest.mark.parametrize("side", [8, 9, 32])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_any_size_from_8_and_any_channels(name, side, channels):
-    net = create(name, in_channels=channels, classes=4, **TINY).eval()
+def test_any_size_from_8_and_any_channels(any_name, side, channels):
+    net = made(any_name, in_channels=channels, classes=4).eval()
     logits = net(torch.rand(2, channels, side, side))
     assert logits.shape == (2, 4)
     assert logits.isfinite().all()
@@ -205,8 +220,8 @@ def test_dropout_off_in_training_leaves_batch_normalisation_on(tiny, images):
     assert all(m.training for m in tiny.modules() if isinstance(m, nn.BatchNorm2d))
 
 
-def test_dropout_of_zero_disturbs_nothing(name, images):
-    net = create(name, **TINY).double().eval()
+def test_dropout_of_zero_disturbs_nothing(any_name, images):
+    net = made(any_name).double().eval()
     still = net(images)
     set_dropout(net, True)
     state = torch.get_rng_state()
@@ -224,10 +239,10 @@ def test_batch_members_get_their_own_masks(tiny, images):
 # normalisation
 
 
-def test_normalisation_inside_is_normalisation_outside(name, wake, images):
+def test_normalisation_inside_is_normalisation_outside(any_name, wake, images):
     mean, std = torch.tensor([0.49, 0.48, 0.45]), torch.tensor([0.20, 0.19, 0.21])
-    inside = wake(create(name, mean=mean.tolist(), std=std.tolist(), **TINY)).eval()
-    outside = create(name, **TINY).double().eval()
+    inside = wake(made(any_name, mean=mean.tolist(), std=std.tolist())).eval()
+    outside = made(any_name).double().eval()
     weights = {k: v for k, v in inside.state_dict().items() if k not in ("mean", "std")}
     outside.load_state_dict(weights, strict=False)
     normalised = (images - mean.double()[:, None, None]) / std.double()[:, None, None]

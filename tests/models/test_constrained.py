@@ -1,7 +1,5 @@
 """Whole networks under constraint: the stated bound holds while they train, and certificates from it survive attacks."""
 
-from __future__ import annotations
-
 import copy
 import math
 
@@ -173,7 +171,7 @@ def test_what_is_not_covered_is_named_and_the_rest_is_constrained() -> None:
         assert constrain(net, shape=IMAGE).uncovered
 
 
-def test_refusals() -> None:
+def test_wrong_arguments_are_refused() -> None:
     net = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.ReLU())
     with pytest.raises(ValueError, match="kind: found 'svd', allowed: spectral, bjorck"):
         constrain(net, kind="svd")

@@ -3,8 +3,6 @@
 ViL and ViL-LS: parameter counts by arithmetic, the kind of attention in each stage, and the mean over the last grid.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """CvT: parameters by arithmetic, parts in order, names that timm knows."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn
@@ -160,11 +158,11 @@ def test_odd_sides_are_filled_up_where_nothing_overlaps():
         (dict(drop_path_rate=1.0), "drop_path_rate: 1.0"),
     ],
 )
-def test_bad_sizes(given, message):
+def test_wrong_sizes_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
         CvT(**TINY | given)
 
 
-def test_images_of_another_size():
+def test_images_of_another_size_are_refused():
     with pytest.raises(ValueError, match="x: shape"):
         CvT(**TINY)(torch.rand(1, 3, 18, 16))

@@ -3,8 +3,6 @@
 Any network comes back from its file: bits, types, computed buffers, aligned tensors; and a load draws nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

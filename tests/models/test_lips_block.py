@@ -71,7 +71,7 @@ def test_dropped_branches_leave_the_norms():
     assert not torch.allclose(block.eval()(x), block.norm2(block.norm1(x)))
 
 
-def test_norms():
+def test_every_norm_is_its_formula():
     x = torch.randn(3, 6, dtype=torch.double)
     assert torch.equal(norm("none", 6)(x), x)
     torch.testing.assert_close(norm("layer", 6).double()(x), F.layer_norm(x, (6,)))

@@ -1,7 +1,5 @@
 """Bounds of pooling and of timm's ResNets against exact Jacobians; certified radii against attacks."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -12,20 +12,14 @@ from relearn.models import timm_names
 from relearn.models.lipsformer import LipsFormer
 from relearn.models.shifted_windows import ShiftedWindowAttention
 
+from .conftest import awake
+
 TINY = dict(img_size=32, num_classes=3, embed_dim=8, depths=(2, 2), num_heads=(2, 4), window=4)
 
 
 def tiny(**more):
     torch.manual_seed(0)
     return LipsFormer(**(TINY | more)).double()
-
-
-def awake(net):
-    """Every parameter away from the start that could hide it."""
-    generator = torch.Generator().manual_seed(1)
-    for parameter in net.parameters():
-        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.double)
-    return net
 
 
 def swin_count(dim, depths, heads, classes=1000, window=7):

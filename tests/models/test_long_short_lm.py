@@ -1,7 +1,5 @@
 """The character model of chapter 5: its sizes, its cache, and that nothing later changes a prediction."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """RoBERTa converted to long-short attention: what stays, what is new, what it equals; folders and files; bad input."""
 
-from __future__ import annotations
-
 import copy
 import json
 import sys
@@ -105,7 +103,7 @@ def test_positions_are_repeated() -> None:
     assert outputs(model, ids, mask).isfinite().all()
 
 
-def test_who_sees_whom() -> None:
+def test_a_token_sees_its_segment_and_half_a_one_on_either_side() -> None:
     """One layer, a window alone: <s> sees all and is seen by all, others see their segment and half a one on either side."""
     model = convert(roberta("RobertaModel", num_hidden_layers=1), window=4, rank=0, dual_norm=False)
     ids, _ = tokens(17, 17)
@@ -230,7 +228,7 @@ def test_attention_dropout_is_the_checkpoints() -> None:
     assert torch.equal(model.eval()(ids)[0], model(ids)[0])
 
 
-def test_half_precision() -> None:
+def test_half_precision_is_near_float32() -> None:
     model = roberta("RobertaModel")
     wide = outputs(convert(copy.deepcopy(model), window=4, rank=2, max_length=30), *tokens(30, 30, 9))
     assert wide.dtype == torch.float64
@@ -262,7 +260,7 @@ def test_a_checkpoint_on_disk(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_folders_that_are_wrong(tmp_path: Path) -> None:
+def test_wrong_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has no config\.json"):
         load(tmp_path)
     convert(roberta(), window=4, rank=3).save_pretrained(tmp_path)
@@ -334,7 +332,7 @@ def test_what_cannot_be_converted(make: Any, sizes: dict[str, int], said: str) -
         convert(model, window=4, rank=2)
 
 
-def test_masks_that_are_wrong() -> None:
+def test_wrong_masks_are_refused() -> None:
     model = convert(roberta("RobertaModel"), window=4, rank=2)
     ids, mask = tokens(8, 8)
     with pytest.raises(ValueError, match=r"attention_mask: shape \(1, 1, 8, 8\)"):
@@ -345,7 +343,7 @@ def test_masks_that_are_wrong() -> None:
         model(ids, attention_mask=left)
 
 
-def test_a_class_that_is_none() -> None:
+def test_an_unknown_class_is_refused() -> None:
     with pytest.raises(ValueError, match="architecture: 'BertModel'"):
         build("BertModel", {})
 

@@ -1,7 +1,5 @@
 """The encoder against its formula written out; padding, pairs and pooling; what it refuses."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -76,7 +76,7 @@ def test_a_wrong_name_is_answered_with_the_nearest_one(function, wrong, nearest)
     assert all(name in str(caught.value) for name in MODELS)
 
 
-def test_arguments_arrive():
+def test_arguments_reach_the_network():
     net = create(
         "ResNet18", classes=7, in_channels=2, width=0.25, depth=0.5, dropout=0.3, mean=(0.1, 0.2), std=(1, 2)
     )

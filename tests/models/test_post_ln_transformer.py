@@ -129,7 +129,7 @@ def test_no_logit_sees_a_later_target_token() -> None:
     assert not torch.allclose(after[0, 2], before[0, 2])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     residual=st.sampled_from(KINDS),
     share=st.sampled_from(["all", "decoder", "none"]),
@@ -156,7 +156,7 @@ def test_cache_rows_can_be_reordered_and_repeated() -> None:
 
 @pytest.mark.parametrize(("share", "tables"), [("all", 1), ("decoder", 2), ("none", 3)])
 @pytest.mark.parametrize("residual", KINDS)
-def test_parameter_count(residual: str, share: str, tables: int) -> None:
+def test_the_number_of_parameters_is_that_of_the_formula(residual: str, share: str, tables: int) -> None:
     v, d, f, encoder, decoder = 10_000, 512, 1024, 6, 6
     with torch.device("meta"):
         net = PostLNTransformer(v, residual=residual, share=share)

@@ -26,7 +26,7 @@ WITHOUT_NORM = ("rezero", "skip_init", "fixup", "t_fixup")
         ("t_fixup", "none", None, None),
     ],
 )
-def test_the_table(residual, norm, shape, start):
+def test_every_scheme_has_the_norm_and_the_scale_of_the_table(residual, norm, shape, start):
     joint = Joint(residual, 6, 12)
     assert joint.norm == norm
     alpha = joint.join(0.25).alpha

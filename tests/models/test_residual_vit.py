@@ -10,6 +10,8 @@ from relearn.models import timm_names
 from relearn.models.residual_schemes import SCHEMES
 from relearn.models.residual_vit import ResidualViT
 
+from .conftest import awake
+
 SIZE = dict(img_size=8, patch_size=2, num_classes=3, embed_dim=12, num_heads=3, depth=3)
 EXACT = dict(rtol=1e-10, atol=1e-10)
 
@@ -17,14 +19,6 @@ EXACT = dict(rtol=1e-10, atol=1e-10)
 def made(**more):
     torch.manual_seed(0)
     return ResidualViT(**(SIZE | more)).double()
-
-
-def awake(net):
-    """Every parameter away from the start that could hide it."""
-    generator = torch.Generator().manual_seed(1)
-    for parameter in net.parameters():
-        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.double)
-    return net
 
 
 def images(*more, side=8, channels=3):
@@ -172,7 +166,7 @@ def test_the_body_starts_at_the_identity_or_near_it(residual, epsilon, norm):
         ("skip_init", {"attn", "mlp", "norm1", "norm2"}),
     ],
 )
-def test_who_has_a_gradient_in_the_first_step(residual, still):
+def test_only_the_parameters_behind_zeros_have_no_first_gradient(residual, still):
     net = made(residual=residual, norm=True)
     net(images()).square().sum().backward()
     parts = {
@@ -296,7 +290,7 @@ def test_a_new_last_layer():
         net.reset_classifier(5, "map")
 
 
-def test_the_names(timm):
+def test_names_of_lrformers_say_what_they_build(timm):
     for name in (one for one in timm_names.NAMES if one.startswith("lrformer")):
         with torch.device("meta"):
             net = timm.create_model(name)

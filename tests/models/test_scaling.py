@@ -1,7 +1,5 @@
 """Factor 1 is the published network; smaller factors shrink in step and never to nothing."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Sentence encoders: against transformers' own outputs, candidate by candidate, padding; checkpoints in a folder; bad input."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -183,7 +181,7 @@ def test_a_checkpoint_gives_its_encoder(folder: Path) -> None:
     assert encoders.from_checkpoint(str(fine), "ranking").classes == 1  # another task's is left out
 
 
-def test_a_checkpoint_that_lacks_its_encoder(tmp_path: Path) -> None:
+def test_a_checkpoint_that_lacks_its_encoder_is_refused(tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     net = encoders.guesser(configuration("roberta", **SIZES)).net
@@ -198,7 +196,7 @@ def test_a_checkpoint_that_lacks_its_encoder(tmp_path: Path) -> None:
         encoders.from_checkpoint(str(tmp_path), "classification", 2)
 
 
-def test_a_checkpoint_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_cannot_be_had_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         ValueError, match=r"^encoder.checkpoint: .*: .* \(allowed: a model of the hub"
     ) as caught:
@@ -220,7 +218,7 @@ except ValueError as fault:
 """
 
 
-def test_a_name_of_the_hub_without_a_network(tmp_path: Path) -> None:
+def test_a_name_of_the_hub_is_read_from_the_cache_or_refused_in_one_line(tmp_path: Path) -> None:
     """What is in the cache is read from there; what is not is one line."""
     snapshot = tmp_path / "models--own--tiny/snapshots/0123"
     encoders.guesser(configuration("bert", **SIZES)).net.save_pretrained(snapshot)
@@ -267,7 +265,7 @@ def test_sizes_that_are_refused(change: dict[str, Any], said: str) -> None:
         configuration("albert", **{**SIZES, **change})
 
 
-def test_what_is_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     config = configuration("roberta", **SIZES)
     with pytest.raises(ValueError, match=r"encoder.family: 'xlnet' \(allowed: roberta, bert, albert\)"):
         configuration("xlnet", **SIZES)

@@ -3,8 +3,6 @@
 A translation network comes back from its file bit for bit, with what is fixed in it; other files are refused in one line.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

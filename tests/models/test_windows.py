@@ -61,7 +61,7 @@ def slow_shifted(layer, image, window, shifted):
     return attention.proj(out.flatten(2) * attention.nu / (heads if attention.average_heads else 1))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.integers(3, 7), st.integers(3, 7), st.integers(2, 4), st.booleans())
 def test_windows_are_loops_over_tokens(height, width, window, shifted):
     layer = square((height, width), window, shifted)
@@ -168,7 +168,7 @@ def slow_crossed(layer, image):
     return layer.proj(out.flatten(2) * factor)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     st.integers(1, 5),
     st.integers(1, 5),

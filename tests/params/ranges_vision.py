@@ -1,24 +1,47 @@
-"""Ranges of what trains vision Transformers in params.yaml and the rules between their keys, by hand; ``test_schema`` tries them."""
+"""Ranges of ``lipsformer``, ``layer_scale`` and ``lrformer`` and the rules between their keys; ``test_schema`` tries them."""
 
-from __future__ import annotations
-
-from typing import Any
+from .rules import BETAS, COUNT, FLAG, NOT_NEGATIVE, POSITIVE, SEEDS, SHARE, Range, Rule, rule
 
 Q, T, Y = "lipsformer", "layer_scale", "lrformer"
 STUDIES = (Q, T, Y)
-COUNT = ([1, 7], [0, -1, 2.0, "3", 2**64])
-NOT_NEGATIVE = ([0, 0.5, 1.0e6], [-0.1, 1.1e6, float("nan"), float("inf"), "1"])
-SHARE = ([0, 0.5], [-0.1, 1, 1.5, "a"])
-POSITIVE = ([1.0e-9, 2, 1.0e6], [0, -0.1, 1.1e6, float("inf"), float("nan"), "1"])
 MULTIPLE = ([0.5, 4], [0, -1, 4.5])
-RANGES: dict[str, tuple[list[Any], list[Any]]] = {
+COUNTS = ([[1], [1, 7]], [[], [0], [3, 2], [2, 2], 2])
+DIMS = ([[2], [4, 8]], [[], [1], [4, 2], 4])
+POSITIVES = ([[12.0, 1.0], [1]], [[], [0], [1.0, 1.0], 1.0])
+RANGES: dict[str, Range] = {
+    f"{Q}.seeds": SEEDS,
+    f"{Q}.count.networks": (
+        [["Swin-T"], ["LipsFormer-Swin-L++", "CSwin-B"]],
+        [[], ["ViT-S"], ["Swin-T", "Swin-T"], "Swin-T"],
+    ),
+    f"{Q}.count.rivals": ([[], ["EffNet-B4"]], [["NAT-T"], ["DeiT-S", "DeiT-S"], "DeiT-S"]),
+    f"{Q}.examine.theorem_1.networks": ([[], ["LipsFormer-Swin-B"]], [["LipsFormer-CSwin-T"], "Swin-T"]),
+    f"{Q}.examine.theorem_2.iterations": COUNT,
+    f"{Q}.examine.spectral_start.networks": ([[], ["LipsFormer-CSwin-T"]], [["Swin-T"], "LipsFormer-Swin-T"]),
+    f"{Q}.examine.theorem_1.lengths": COUNTS,
+    f"{Q}.examine.theorem_1.dims": DIMS,
+    f"{Q}.examine.theorem_1.taus": POSITIVES,
+    f"{Q}.examine.theorem_1.spreads": POSITIVES,
+    f"{Q}.examine.theorem_1.steps": COUNT,
+    f"{Q}.examine.theorem_2.blocks": COUNTS,
+    f"{Q}.examine.theorem_2.tau": POSITIVE,
+    f"{Q}.examine.theorem_2.eps": POSITIVES,
+    f"{Q}.examine.spectral_start.channels": COUNTS,
+    f"{Q}.examine.activations.pairs": COUNT,
+    f"{Q}.examine.activations.reach": POSITIVE,
+    f"{Q}.examine.activations.points": ([50, 161], [11, 49, 50.0, 10_001]),
+    f"{Q}.examine.spectral_start.size": ([8, 14], [7, 8.0]),
+    f"{Y}.examine.layer_norm.dims": DIMS,
+    f"{Y}.examine.layer_norm.eps": POSITIVE,
+    f"{Y}.examine.lrsa.scales": POSITIVES,
+    f"{Y}.examine.lrsa.draws": COUNT,
     **{f"{study}.images.train_per_class": ([10, 130], [-1, 20.0]) for study in STUDIES},
-    **{f"{study}.seeds": ([[0], [1, 0]], [[], [-1], [0, 0], 0]) for study in (T, Y)},
+    **{f"{study}.seeds": SEEDS for study in (T, Y)},
     f"{Q}.network.width": ([0.125, 0.25], [0, 4.5]),
     f"{Q}.network.patch_size": ([1, 2], [0, 1.5]),
     f"{Q}.train.optimizer": (["adamw", "sgd"], ["adam", 1]),
-    f"{Q}.grid.sizes.L.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
-    f"{T}.train.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
+    f"{Q}.grid.sizes.L.betas": BETAS,
+    f"{T}.train.betas": BETAS,
     f"{Q}.train.momentum": SHARE,
     **{f"{study}.train.gpus": ([1, 64], [0, 65, 1.0]) for study in STUDIES},
     **{f"{study}.train.randaugment_operations": ([1, 14], [0, 15, 2.0]) for study in STUDIES},
@@ -38,7 +61,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{Q}.train.mixup": NOT_NEGATIVE,
     f"{Q}.train.cutmix": NOT_NEGATIVE,
     f"{Q}.train.crop_padding": ([0, 16], [-1, 17]),
-    f"{Q}.train.flip": ([True, False], [0, "yes"]),
+    f"{Q}.train.flip": FLAG,
     f"{Q}.train.lr": POSITIVE,
     f"{Q}.grid.sizes.T.lr": MULTIPLE,
     f"{Q}.grid.sizes.S.drop_path": SHARE,
@@ -84,7 +107,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     ),
     f"{Y}.uncertainty.distances": ([[0, 1.0], [0.5, 2]], [[], [0.0], [1.0, 0.5], [-1.0, 1.0], 0.0]),
 }
-RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = []
+RULES: list[Rule] = []
 for study in STUDIES:
     images, patch = f"{study}.images.train_per_class", f"{study}.network.patch_size"
     cifar = {f"{study}.images.dataset": "cifar10"}
@@ -94,52 +117,30 @@ for study in STUDIES:
     batch = f"{study}.grid.optimisers.depth_6.batch_size" if study == Y else f"{study}.train.batch_size"
     few = {f"{Y}.uncertainty.images": 2} if study == Y else {}
     RULES += [
-        ({images: 164, **few}, {images: 165, **few}, images),
-        ({images: 130}, {images: 1}, images),
-        ({**cifar, images: 5000}, {**cifar, images: 5001}, images),
-        ({**imagenet, images: 0}, {**imagenet, images: 130}, images),
+        rule(images, 164, 165, few),
+        rule(images, 130, 1),
+        rule(images, 5000, 5001, cifar),
+        rule(images, 0, 130, imagenet),
         ({**imagenet, images: 0}, {**imagenet, images: 0, size: 0}, size),
-        ({size: 16, patch: 4}, {size: 15, patch: 4}, patch),
-        ({patch: 4}, {patch: 3}, patch),
-        ({batch: 1300}, {batch: 1301}, batch),
-        ({tested: 497}, {tested: 498}, tested),
-        (
-            {f"{study}.train.warmup_epochs": 3},
-            {f"{study}.train.warmup_epochs": 5},
-            f"{study}.train.warmup_epochs",
-        ),
+        rule(size, 16, 15, {patch: 4}, named=patch),
+        rule(patch, 4, 3),
+        rule(batch, 1300, 1301),
+        rule(tested, 497, 498),
+        rule(f"{study}.train.warmup_epochs", 3, 5),
     ]
 RULES += [
-    *(
-        ({f"{study}.network.dim": 27}, {f"{study}.network.dim": 28}, f"{study}.network.dim")
-        for study in (T, Y)
-    ),
-    ({f"{Q}.network.width": 0.25}, {f"{Q}.network.width": 0.13}, f"{Q}.network.width"),
-    (
-        {f"{Q}.grid.ablation.warmup_epochs": 3},
-        {f"{Q}.grid.ablation.warmup_epochs": 4},
-        f"{Q}.grid.ablation.warmup_epochs",
-    ),
-    (
-        {f"{Q}.grid.pairs.warmup_epochs": 3},
-        {f"{Q}.grid.pairs.warmup_epochs": 4},
-        f"{Q}.grid.pairs.warmup_epochs",
-    ),
-    (
-        {f"{Q}.retest.networks": ["Swin-T"], f"{Q}.retest.average": False},
-        {f"{Q}.retest.networks": ["Swin-T"], f"{Q}.retest.average": True},
-        f"{Q}.retest.average",
-    ),
+    *(rule(f"{Q}.examine.{name}.dims", [4, 6], [4, 5], at="[1]") for name in ("theorem_1", "theorem_2")),
+    *(rule(f"{study}.network.dim", 27, 28) for study in (T, Y)),
+    rule(f"{Q}.network.width", 0.25, 0.13),
+    rule(f"{Q}.grid.ablation.warmup_epochs", 3, 4),
+    rule(f"{Q}.grid.pairs.warmup_epochs", 3, 4),
+    rule(f"{Q}.retest.average", False, True, {f"{Q}.retest.networks": ["Swin-T"]}),
     (
         {f"{T}.tuning.rates": [1.0e-3, 2.0e-3], f"{T}.tuning.epochs": 1},
         {f"{T}.tuning.rates": [1.0e-3, 2.0e-3], f"{T}.tuning.epochs": 1, f"{T}.train.warmup_epochs": 2},
         f"{T}.tuning.epochs",
     ),
-    (
-        {f"{Y}.grid.pretrained": ["lrsa_gp"], f"{Y}.images.size": 8},
-        {f"{Y}.grid.pretrained": ["lrsa_gp"], f"{Y}.images.size": 0},
-        f"{Y}.images.size",
-    ),
-    ({f"{T}.tuning.rates": [1.0e-3, 2.0e-3]}, {f"{T}.tuning.rates": [1.0e-3]}, f"{T}.tuning.rates"),
-    ({f"{Y}.uncertainty.images": 497}, {f"{Y}.uncertainty.images": 498}, f"{Y}.uncertainty.images"),
+    rule(f"{Y}.images.size", 8, 0, {f"{Y}.grid.pretrained": ["lrsa_gp"]}),
+    rule(f"{T}.tuning.rates", [1.0e-3, 2.0e-3], [1.0e-3]),
+    rule(f"{Y}.uncertainty.images", 497, 498),
 ]

@@ -1,7 +1,5 @@
 """Every number of params.yaml has an upper bound, far above what is used, and a number beyond it is refused in one line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path

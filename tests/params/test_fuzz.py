@@ -4,8 +4,6 @@ Seeded, so that every run of the tests tries the same files. Most mutations chan
 leaves keys and lines as they are; one in eight changes a byte of its text.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import random

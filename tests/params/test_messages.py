@@ -1,7 +1,5 @@
 """What a message says: found, allowed, and the name that was probably meant."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

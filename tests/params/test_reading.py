@@ -1,7 +1,5 @@
 """One reader for both engines: overlays, messages with their place, what the command line may add."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import inspect
@@ -229,7 +227,7 @@ def test_every_key_is_in_a_section() -> None:
     assert sorted(key for keys in SECTIONS.values() for key in keys) == sorted(BASE)
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(keys=st.sets(st.sampled_from(sorted(set(BASE) - {"scale"})), min_size=1, max_size=6))
 def test_all_errors_are_reported_at_once(folder: Path, keys: set[str]) -> None:
     path = folder / "spoilt.yaml"
@@ -276,19 +274,19 @@ def test_a_missing_key_is_reported_at_its_section(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("scale", ["Small", "large", "", "mini ", 3])
-def test_a_scale_that_nobody_knows(folder: Path, scale: Any) -> None:
+def test_an_unknown_scale_is_refused(folder: Path, scale: Any) -> None:
     (found,) = refused(folder / "params.yaml", scale=scale)
     assert found.startswith("scale: found ")
     assert "allowed: mini, small, medium, paper" in found
 
 
-def test_a_scale_written_wrong_in_the_file(folder: Path) -> None:
+def test_a_misspelt_scale_in_the_file_is_answered_with_the_nearest(folder: Path) -> None:
     edit(folder / "params.yaml", "scale: mini ", "scale: smal ")
     (found,) = refused(folder / "params.yaml")
     assert ": scale: found 'smal' (text), allowed: mini, small, medium, paper; nearest: small" in found
 
 
-def test_an_overlay_that_is_not_there_or_names_a_scale(folder: Path) -> None:
+def test_a_missing_overlay_and_one_that_names_a_scale_are_refused(folder: Path) -> None:
     (folder / "params/medium.yaml").unlink()
     assert "params/medium.yaml: cannot be read" in refused(folder / "params.yaml", scale="medium")[0]
     edit(folder / "params/small.yaml", "poisoning:\n", "scale: small\npoisoning:\n")

@@ -1,12 +1,11 @@
 """Types, ranges and rules of params.yaml, against hand-written tables and what the house really holds."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import json
 import math
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
@@ -26,41 +25,23 @@ from relearn.studies.poisoning import params_studies
 from ..studies.freelb import ranges as ranges_freelb
 from ..studies.gradinit import ranges as ranges_gradinit
 from ..studies.l2_attention import ranges as ranges_l2_attention
-from ..studies.lipsformer import ranges as ranges_lipsformer
 from ..studies.long_short import ranges as ranges_long_short
 from ..studies.poisoning import ranges as ranges_poisoning
 from . import ranges_vision
+from .rules import Range, Rule, laid_over
 
 ROOT = Path(__file__).resolve().parents[2]
 P = "poisoning"
 
-# key: (allowed, refused), every bound from both sides
-RANGES: dict[str, tuple[list[Any], list[Any]]] = {
-    "scale": (["mini"], ["Mini", "tiny", "", 1, None, True]),
-}
-
-for ranges in (
-    *(
-        ranges_poisoning,
-        ranges_gradinit,
-        ranges_l2_attention,
-        ranges_lipsformer,
-        ranges_vision,
-        ranges_long_short,
-    ),
+TABLES = (
+    *(ranges_poisoning, ranges_gradinit, ranges_l2_attention, ranges_vision, ranges_long_short),
     ranges_freelb,
-):
-    RANGES |= ranges.RANGES
-
-# (values that are just allowed together, values that are not, the key that the message must name)
-RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    *ranges_poisoning.RULES,
-    *ranges_gradinit.RULES,
-    *ranges_l2_attention.RULES,
-    *ranges_lipsformer.RULES,
-    *ranges_vision.RULES,
-    *ranges_long_short.RULES,
-    *ranges_freelb.RULES,
+)
+RANGES: dict[str, Range] = {"scale": (["mini"], ["Mini", "tiny", "", 1, None, True])}
+for table in TABLES:
+    RANGES |= table.RANGES
+RULES: list[Rule] = [
+    *chain.from_iterable(table.RULES for table in TABLES),
     # two keys that are each in their range, and together more than fits into memory
     (
         {"l2_attention.inversion.batch": 2**14, "l2_attention.inversion.dims": [64, 128]},
@@ -78,17 +59,6 @@ def one_reading() -> Iterator[None]:
         yield
 
 
-def nested(values: dict[str, Any]) -> dict[str, Any]:
-    tree: dict[str, Any] = {}
-    for key, value in values.items():
-        *above, last = key.split(".")
-        branch = tree
-        for name in above:
-            branch = branch.setdefault(name, {})
-        branch[last] = value
-    return tree
-
-
 def json_can_say(value: Any) -> bool:
     """JSON Schema knows no order of a list, no NaN, and takes 1.0 for a whole number."""
     if isinstance(value, float):
@@ -103,7 +73,7 @@ def json_can_say(value: Any) -> bool:
 
 def problems(values: dict[str, Any]) -> list[str]:
     try:
-        parameters.load(ROOT / "params.yaml", overrides=nested(values))
+        parameters.load(ROOT / "params.yaml", overrides=laid_over({}, values))
     except params.ParamsError as error:
         return error.problems
     return []
@@ -176,19 +146,6 @@ def checked(values: dict[str, Any]) -> dict[str, set[str]]:
                     }
                     found.setdefault(f"{base.__module__}.{base.__name__}.{name}", set()).update(keys)
     return found
-
-
-def laid_over(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """The values with changes at dotted keys: a copy down to what is changed."""
-    tree = dict(values)
-    for key, value in changes.items():
-        *above, last = key.split(".")
-        branch = tree
-        for name in above:
-            branch[name] = dict(branch[name])
-            branch = branch[name]
-        branch[last] = value
-    return tree
 
 
 @pytest.mark.parametrize(("within", "beyond", "key"), RULES, ids=[rule[2] for rule in RULES])

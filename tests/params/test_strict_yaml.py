@@ -1,13 +1,11 @@
 """One file that every YAML reader takes alike: PyYAML (Snakemake's) and ruamel (DVC's) are the slow truth."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError as RuamelError
@@ -60,7 +58,6 @@ tokens = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(tokens)
 def test_what_is_accepted_is_read_alike_by_both_engines(text: str) -> None:
     """Soundness: an unquoted scalar that passes means to PyYAML and to ruamel what it means to us."""
@@ -77,7 +74,6 @@ def test_the_readers_really_disagree(text: str) -> None:
     assert not same(by_pyyaml(text), by_ruamel(text))
 
 
-@settings(deadline=None)
 @given(st.integers(-(10**12), 10**12), st.floats(allow_nan=False, allow_infinity=False))
 def test_ordinary_numbers_pass(whole: int, number: float) -> None:
     assert parse_scalar(str(whole)) == (whole, "")
@@ -182,7 +178,7 @@ def test_a_faulty_file_is_refused_in_one_line(
     assert "\n" not in problems[0]
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "no.yaml", tmp_path):
         (problem,) = read(path).problems
         assert str(problem).startswith(f"{path}: cannot be read (")
@@ -200,7 +196,6 @@ def test_every_key_knows_its_line(tmp_path: Path) -> None:
     assert {key: lines[key] for key in expected} == expected
 
 
-@settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_refused_decimal_gets_a_hint_of_equal_value(number: float) -> None:
     hint = parse_scalar(repr(number))[1]

@@ -1,7 +1,5 @@
 """A package that adds a defence, an attack, an initialisation, a network and an attention, for the test of plug-ins."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,16 +1,14 @@
 """Artefacts, claims and published numbers of all studies, and the evidence of fake studies."""
 
-from __future__ import annotations
-
 import csv
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from relearn.report import published
+from relearn.report import claims, coverage, published, table
 from relearn.report.artefacts import Artefact
 from relearn.report.artefacts import load as load_artefacts
 from relearn.report.claims import Section
@@ -52,6 +50,47 @@ def evidence_of(root: Path) -> Evidence:
     runs, problems = load(root, "mini")
     assert not problems
     return Evidence(runs)
+
+
+def runs_of(studies: Iterable[str], evidence: Evidence) -> dict[str, Evidence]:
+    """Of each study its own runs."""
+    return {study: Evidence(run for run in evidence.runs if run.study == study) for study in studies}
+
+
+def own(name: str, evidence: Evidence) -> Evidence:
+    """The runs of the study that an artefact is of."""
+    study = every_artefact()[name].study
+    return runs_of([study], evidence)[study]
+
+
+def cells_of(name: str, evidence: Evidence) -> dict[tuple[str, str], table.Cell]:
+    """The cells of a table by row and column."""
+    return {(c.row.id, c.column.id): c for c in table.build(every_artefact()[name], own(name, evidence))}
+
+
+def check_printed(name: str, nothing: Evidence, wanted: Callable[[published.Value], bool]) -> None:
+    """Every wanted number of the paper stands in one cell, and every cell that counts has a number; without runs none is measured."""
+    cells = cells_of(name, nothing).values()
+    shown = [value for cell in cells for value in cell.printed.values() if value.value is not None]
+    values = every_artefact()[name].published["paper"].values()
+    assert sorted(map(repr, shown)) == sorted(repr(v) for v in values if v.value is not None and wanted(v))
+    for cell in cells:
+        if cell.row.applies(cell.column.id):
+            assert cell.published and cell.status == "not_run", (name, cell.row.id, cell.column.id)
+
+
+def check_counted(name: str, whole: Evidence, nothing: Evidence, defined: int, measured: int) -> None:
+    """So many cells of a published table, of which so many are measured; without runs none is."""
+    found = coverage.cover(every_artefact()[name], own(name, whole))
+    assert (found.measured, found.defined) == (measured, defined) and not found.addition
+    found = coverage.cover(every_artefact()[name], own(name, nothing))
+    assert (found.measured, found.defined) == (0, defined)
+
+
+def judged(sections: Mapping[str, Any], evidence: Evidence) -> dict[str, Any]:
+    """The claims of these sections by name, each judged by the runs of its own study."""
+    known = runs_of(sections, evidence)
+    return {claim.id: claim for claim in claims.judge_all(sections, known, SECTIONS)}
 
 
 def part(claim: Any, begin: str) -> Any:

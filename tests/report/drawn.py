@@ -1,7 +1,5 @@
 """What all figures of the report are tested for: points of all fields, panels, counted cells, equal bytes, nothing covered."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 from types import ModuleType
@@ -70,6 +68,16 @@ def check_cells(name: str, whole: Evidence, nothing: Evidence, measured: int, de
     found = coverage.cover(every_artefact()[name], whole)
     assert (found.measured, found.defined) == (measured, defined)
     assert coverage.cover(every_artefact()[name], nothing).measured == 0
+
+
+def check_figure(
+    name: str, whole: Evidence, nothing: Evidence, sizes: tuple[int, int], cells: tuple[int, int]
+) -> None:
+    """Panels without runs and with them, cells measured and defined; each panel says where nothing was run."""
+    check_panels(name, nothing, sizes[0], gaps=sizes[0])
+    check_panels(name, whole, sizes[1], gaps=0)
+    check_nothing_is_covered(drawn_of(name, whole))
+    check_cells(name, whole, nothing, *cells)
 
 
 def check_equal_files(name: str, evidence: Evidence, folder: Path) -> None:

@@ -1,7 +1,5 @@
 """Record folders of `train_vision` and ``throughput``, written through the record API, with numbers a test chooses."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path

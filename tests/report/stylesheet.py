@@ -3,8 +3,6 @@
 It knows the part of CSS Syntax Level 3 that a plain sheet needs: rules, declarations, at-rules that hold rules, strings, comments.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

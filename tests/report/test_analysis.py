@@ -1,7 +1,5 @@
 """Analyses are found by claim and scale, refused when incomplete, and out of date when the verdict moves."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

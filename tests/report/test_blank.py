@@ -1,7 +1,5 @@
 """Of a table of our own the lines that nothing ran for are named below it, not shown; a published table keeps its gaps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

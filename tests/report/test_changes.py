@@ -1,7 +1,5 @@
 """What a comparison calls noise: intervals of differences against scipy and by hand, and every kind of change once."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

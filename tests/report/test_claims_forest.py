@@ -1,7 +1,5 @@
 """The forest plot: where an effect lies on its axis, which claims have none, and that the picture says every verdict."""
 
-from __future__ import annotations
-
 import csv
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Cells counted by hand: what the paper shows, what was measured, and what this version leaves out."""
 
-from __future__ import annotations
-
 import pytest
 
 from relearn.report import artefacts, coverage

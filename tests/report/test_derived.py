@@ -1,7 +1,5 @@
 """Numbers from a run's files or settings, and cells over runs of several kinds."""
 
-from __future__ import annotations
-
 import pytest
 
 from relearn.data.corruptions import NAMES

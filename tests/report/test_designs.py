@@ -1,7 +1,5 @@
 """The designs: every trained claim has one, its keys exist, the scale follows it, and a fault is one line."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

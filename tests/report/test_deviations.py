@@ -1,13 +1,11 @@
 """The list of deviations is the difference from params/paper.yaml, with the source given there."""
 
-from __future__ import annotations
-
 import copy
 import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relearn.params import reading as params
@@ -32,7 +30,6 @@ def test_at_the_published_settings_there_is_none() -> None:
     assert "None: all " in page.markdown(AT_PAPER, PAPER)
 
 
-@settings(deadline=None)
 @given(st.sets(st.sampled_from(sorted(PAPER.values))))
 def test_exactly_the_changed_keys_are_listed(keys: set[str]) -> None:
     changed = copy.deepcopy(AT_PAPER)

@@ -1,7 +1,5 @@
 """What an earlier rendering drew is copied exactly when nothing that decides how it looks has changed; work in shares."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

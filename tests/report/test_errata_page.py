@@ -1,7 +1,5 @@
 """docs/errata.md has every entry of the studies' errata.yaml, word for word."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -55,6 +53,15 @@ def test_another_word_would_be_seen():
     text = PAGE.read_text(encoding="utf-8").replace("- corrected: ", "- corrected: not ", 1)
     first = next(iter(ENTRIES))
     assert not sections(text)[first].startswith(as_printed(first, ENTRIES[first]))
+
+
+def test_every_erratum_names_tests_that_exist():
+    assert {"Z1", "Z2", "Z3"} <= set(ENTRIES)
+    for entry in ENTRIES.values():
+        assert set(entry["tests"]) == {"counter_example", "corrected"}
+        for test in entry["tests"].values():
+            file, _, name = test.partition("::")
+            assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), test
 
 
 def test_links_of_the_page_exist():

@@ -1,7 +1,5 @@
 """The evidence of a study is one table, runs × metrics, the same as the Parquet file of published runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas

@@ -1,7 +1,5 @@
 """What all figures share: the line below them, their width, the places of their points, and what is said of networks and chance."""
 
-from __future__ import annotations
-
 import csv
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Chapter 4's tables: cells against means done by hand, every published cell joined once, and how it reads."""
 
-from __future__ import annotations
-
 import csv
 import math
 from dataclasses import replace
@@ -12,7 +10,7 @@ from relearn.report import artefacts, coverage, grid, table, table_formats
 from relearn.report.published import Value
 
 from ..studies.gradinit import fake_records as pretend
-from .conftest import chapter, evidence_of
+from .conftest import cells_of, chapter, evidence_of
 
 ARTEFACTS = chapter("gradinit")
 TABLES = {name: one for name, one in ARTEFACTS.items() if one.kind == "table"}
@@ -36,10 +34,6 @@ DEFINED = {
 @pytest.fixture
 def evidence(gradinit):
     return gradinit
-
-
-def cells_of(name, evidence):
-    return {(c.row.id, c.column.id): c for c in table.build(TABLES[name], evidence)}
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if not name.startswith("addition")])

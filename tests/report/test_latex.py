@@ -1,7 +1,5 @@
 """LaTeX tables that fit the page and hold nothing that pdflatex cannot read."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Leaderboards: their numbers against pandas, and who gets a rank."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

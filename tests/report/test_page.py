@@ -1,7 +1,5 @@
 """The page contains and escapes everything and needs no other file."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import re

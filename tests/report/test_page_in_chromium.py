@@ -1,7 +1,5 @@
 """The report in a browser, at the widths of a phone and of a laptop."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

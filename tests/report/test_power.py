@@ -1,7 +1,5 @@
 """Power and numbers of units, against simulations of the intervals that the claims use and against known values."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

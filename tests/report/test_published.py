@@ -1,7 +1,5 @@
 """The published numbers can be read, and those that were summed up elsewhere agree with their parts."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -9,10 +7,10 @@ import pytest
 import yaml
 
 from relearn.report import artefacts, claims, published, yaml_file
-from relearn.report.quantities import quantity
+from relearn.report.quantities import Evidence, quantity
 from relearn.studies.study import load
 
-from .conftest import FOLDERS, values_of
+from .conftest import FOLDERS, judged, values_of
 
 FILES = [folder / published.FILE for folder in FOLDERS.values()]
 
@@ -137,3 +135,10 @@ def test_an_artefact_asks_for_steps_of_its_study():
             for column in artefact.columns:
                 if row.applies(column.id) and not column.quantity.startswith("file:"):
                     assert quantity(column.of(row).quantity).step in load(artefact.study).steps, artefact.id
+
+
+@pytest.mark.parametrize("study", claims.load(FOLDERS))
+def test_without_runs_every_claim_is_not_run_and_says_what_is_missing(study):
+    found = judged({study: claims.load(FOLDERS)[study]}, Evidence([])).values()
+    assert {claim.verdict for claim in found} == {"not_run"}
+    assert all(claim.missing for claim in found)

@@ -1,7 +1,5 @@
 """The scoreboard: which file counts, what a cell says, and the block of a page."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Levels over seeds: outcomes that are counted never give an interval without a width."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 from pathlib import Path

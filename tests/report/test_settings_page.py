@@ -1,7 +1,5 @@
 """Printed settings compared with params/paper.yaml: each is looked up once, and each difference is reported and explained."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Intervals against slow truths: defining equation, enumeration, Student's t, simulated coverage."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Cells against sums done by hand, and what a cell says when there is nothing to average."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """Rounding happens only here; raw numbers come back exactly, and no text can break out of its format."""
 
-from __future__ import annotations
-
 import csv
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What would decide a claim: units, costs and the line to change, from the units behind its comparisons."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Which tables, cells and claims a run is for: against what the tables themselves say of their runs."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The words follow the definitions: every one is reachable, and better numbers never give a worse word."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The fast reader gives what PyYAML's own gives, value by value and type by type, and makes no objects."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

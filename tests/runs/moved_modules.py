@@ -1,7 +1,5 @@
 """Edit and move modules of a scratch copy of the package."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

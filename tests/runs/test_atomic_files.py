@@ -1,7 +1,5 @@
 """Canonical JSON, files in one rename under injected faults, and locks that die with their owner."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

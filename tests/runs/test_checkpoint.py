@@ -3,8 +3,6 @@
 A complete safetensors file is distinguished from every truncated, extended or foreign one.
 """
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any
@@ -44,7 +42,7 @@ def same(one: Any, other: Any) -> bool:
     return one == other or (one != one and other != other)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(state=st.dictionaries(st.text(max_size=3), STATES, max_size=3))
 def test_what_is_saved_comes_back(tmp_path_factory: pytest.TempPathFactory, state: dict[str, Any]) -> None:
     checkpoint = Checkpoint(tmp_path_factory.mktemp("work"))

@@ -1,7 +1,5 @@
 """The code version of the package itself: every module has one, and edits of a scratch copy reach the steps that they should."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

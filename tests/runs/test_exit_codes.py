@@ -1,7 +1,5 @@
 """Every error that a user can cause: its status and its one line."""
 
-from __future__ import annotations
-
 import errno
 import warnings
 

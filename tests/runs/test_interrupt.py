@@ -1,7 +1,5 @@
 """Signals: obeyed at the next safe point, at the latest after the grace period; the second SIGINT at once."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A process that watches another ends with it, and with no other."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

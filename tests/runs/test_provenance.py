@@ -1,7 +1,5 @@
 """Provenance says what it knows and null where it cannot know, and costs what the clock says."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

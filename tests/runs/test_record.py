@@ -1,7 +1,5 @@
 """A run's record: whole or absent, verified on reading, resumed after a kill, honest about how it ended."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -153,7 +151,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), min_s
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(CELLS, TEXTS), max_size=5))
 def test_trials_come_back_as_they_went(rows: list[tuple[Any, str]]) -> None:
     with make() as run:

@@ -1,7 +1,5 @@
 """Records and files go into Parquet and come back without a changed byte; what was edited is found."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The event spool: what is read equals what was logged, however often the writer was killed."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -10,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relearn.runs import spool
@@ -28,7 +26,6 @@ def refuse_constant(name: str) -> NoReturn:
     raise AssertionError(f"{name} is no JSON")
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(STEPS, st.sampled_from(["end", "kill", "tear"])), min_size=1, max_size=4))
 def test_the_later_value_of_a_step_wins_over_all_attempts(
     attempts: list[tuple[list[tuple[int, str, float]], str]],

@@ -1,7 +1,5 @@
 """A warm start: to whoever starts a job, and to the job, nothing is different from a plain one; nothing outlives anybody."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,15 +1,16 @@
 """A run of one step, from settings to a record that is checked; and one that is killed behind a checkpoint."""
 
-from __future__ import annotations
-
 import csv
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from relearn import cli
 from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
 from relearn.studies.study import load as study_named
@@ -43,9 +44,77 @@ def made_by(
     return done
 
 
+def by_command(
+    study: str,
+    step: str,
+    out: Path,
+    settings: Mapping[str, Any],
+    labels: Mapping[str, str] | None = None,
+    *,
+    seed: int = 0,
+    code: int = 0,
+    **inputs: Any,
+) -> dict[str, Any]:
+    """The record of a step that the command line runs; {} where it has to end with another ``code`` than 0."""
+    words = [study, step, "--settings", json.dumps(settings), "--out", str(out)]
+    words += ["--device", "cpu", "--seed", str(seed)]
+    for key, value in (labels or {}).items():
+        words += ["--label", f"{key}={value}"]
+    for key, paths in inputs.items():
+        words += ["--input", key, *map(str, paths if isinstance(paths, list) else [paths])]
+    found = cli.main(words)
+    assert found == code, f"{step} ended with {found}"
+    return record.read(out) if code == 0 else {}
+
+
+def check_resumes(
+    run: Callable[[], dict[str, Any]],
+    out: Path,
+    whole: Mapping[str, Any],
+    when: Callable[[Any, dict[str, Any]], bool],
+    timed: Sequence[str] = ("step_s",),
+) -> None:
+    """Killed behind a checkpoint and started again, a run goes on from there and ends as ``whole``, bit for bit but for times."""
+    with killed(when), pytest.raises((AssertionError, KeyboardInterrupt)):
+        run()
+    assert not (out / "record.json").exists()
+    with loaded() as seen:
+        done = run()
+    assert any(state is not None for state in seen) and any("resumed" in note for note in done["notes"])
+    times = dict.fromkeys(timed, 0)
+    assert {**done["metrics"], **times} == {**whole["metrics"], **times}
+    assert done["outputs"] == whole["outputs"]
+
+
 def rows_of(path: Path) -> list[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+class Runs:
+    """Runs of a study's steps in this process; ``root / name`` is a run's folder."""
+
+    study: str
+    steps: Mapping[str, str]
+
+    def __init__(self, root: Path) -> None:
+        self.root = root / "results/mini/runs"
+
+    def step(
+        self,
+        step: str,
+        name: str,
+        settings: Mapping[str, Any],
+        labels: Mapping[str, str],
+        seed: int = 0,
+        **inputs: Path,
+    ) -> dict[str, Any]:
+        given = {key: [path] for key, path in inputs.items()}
+        more = {"study": self.study, "step": step, "seed": seed}
+        return made_by(import_module(self.steps[step]), self.root / name, settings, labels, given, **more)
+
+    def rows(self, name: str, file: str = "history.csv") -> list[dict[str, str]]:
+        return rows_of(self.root / name / file)
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """check_theorems of three studies: every protocol from settings to record; the tables are the measures', the metrics are the tables'."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -232,7 +230,7 @@ def test_outputs_of_a_trained_layer(tmp_path):
         ("theorem_3_1", {"heads": 3}, "heads: 3 of width 2"),
     ],
 )
-def test_what_is_refused(tmp_path, protocol, changed, match):
+def test_wrong_arguments_are_refused(tmp_path, protocol, changed, match):
     with pytest.raises(ValueError, match=match):
         step(tmp_path / "refused", protocol, **changed)
 

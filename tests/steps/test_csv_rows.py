@@ -1,7 +1,5 @@
 """What a table of a step looks like on disk."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,12 +1,9 @@
-"""The prepare step from settings to record, on the real digits."""
-
-from __future__ import annotations
+"""The prepare step from settings to record, on the real digits; and what all steps that prepare data have in common."""
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +12,11 @@ from relearn import data
 from relearn.data.arrays import load_prepared
 from relearn.runs import record
 from relearn.steps import prepare_images as prepare
+from relearn.studies.gradinit.steps import prepare_translation
+from relearn.studies.l2_attention.steps import prepare_ptb_lines
 
+from ..studies.gradinit.test_prepare_translation import SETTINGS as PAIRS
+from ..studies.l2_attention.test_prepare_ptb_lines import SETTINGS as TEXT
 from .recorded import made_by
 
 SETTINGS = {"dataset": "digits", "pretrain_per_class": 70, "fine_tune_per_class": 50, "pool_per_class": 70}
@@ -47,32 +48,32 @@ def test_digits_from_settings_to_record(tmp_path: Path, monkeypatch: pytest.Monk
     assert trials.target_index.tolist() == sixes[120:140].tolist()
 
 
-def test_equal_settings_make_equal_bytes(tmp_path: Path) -> None:
-    shas = {run(tmp_path / name)["outputs"]["data.safetensors"]["sha256"] for name in ("one", "two")}
-    other = run(tmp_path / "other", pretrain_per_class=69)["outputs"]["data.safetensors"]["sha256"]
-    assert len(shas) == 1 and other not in shas
+def sha_of(step: Any, study: str, out: Path, **settings: object) -> str:
+    (output,) = made_by(step, out, settings, {"dataset": str(settings["dataset"])}, study=study)[
+        "outputs"
+    ].values()
+    return output["sha256"]
+
+
+@pytest.mark.parametrize(
+    ("step", "study", "settings", "change"),
+    [
+        (prepare, "poisoning", SETTINGS, {"pretrain_per_class": 69}),
+        (prepare_translation, "gradinit", PAIRS, {"vocabulary": 5000}),
+        (prepare_ptb_lines, "l2_attention", TEXT, {"max_length": 60}),
+    ],
+)
+def test_equal_settings_make_equal_bytes(
+    tmp_path: Path, step: Any, study: str, settings: dict[str, Any], change: dict[str, Any]
+) -> None:
+    one, two = (sha_of(step, study, tmp_path / name, **settings) for name in ("one", "two"))
+    assert one == two != sha_of(step, study, tmp_path / "other", **(settings | change))
 
 
 def test_too_few_images_leave_no_record(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"class 0 \(0\) has 178 images; required: .* = 271"):
         run(tmp_path / "digits", pretrain_per_class=200)
     assert not (tmp_path / "digits" / "record.json").exists()
-
-
-def test_the_step_imports_neither_torch_nor_scikit_learn(tmp_path: Path) -> None:
-    code = """
-import sys
-from types import SimpleNamespace
-from pathlib import Path
-from relearn.steps import prepare_images as prepare
-assert prepare.NEEDS_TORCH is False
-run = SimpleNamespace(output=lambda name: Path(sys.argv[1]) / name, finish=lambda metrics, notes: None)
-prepare.run(run, eval(sys.argv[2]), {}, "cpu", "fp32")
-heavy = {"torch", "sklearn", "pandas", "pooch", "pydantic"} & set(sys.modules)
-assert not heavy, heavy
-"""
-    subprocess.run([sys.executable, "-c", code, str(tmp_path), str(SETTINGS)], check=True)
-    assert (tmp_path / "data.safetensors").is_file()
 
 
 MIRROR = os.environ.get("RELEARN_MIRROR", "")

@@ -1,7 +1,5 @@
 """Images in folders: the listing, the task's batches, a start and a training of ResNet-50 from them; real images where they are."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

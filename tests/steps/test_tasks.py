@@ -1,7 +1,5 @@
 """Tasks: what is trained on, batches and pools from a seed alone, networks that go with the data, seeds from labels."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from itertools import islice
@@ -94,7 +92,7 @@ def test_a_batch_larger_than_the_data_is_all_of_it(plain):
 
 @given(size=st.integers(2, COUNT // 2), percent=st.integers(0, 100))
 @example(size=10, percent=90)  # 10 · (2 - 0.9) is more than 11 in floats
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_pool_holds_s_of_the_asked_size_and_the_asked_overlap(plain, size, percent):
     overlap = Fraction(percent, 100)
     assume(percent == 0 or size * overlap >= 1)

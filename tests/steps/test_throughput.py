@@ -1,7 +1,5 @@
 """throughput: what the numbers are of, the order of the pairs, steps that infer and train, memory that is real, refusals."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -170,7 +168,7 @@ def test_training_needs_more_memory_than_weights(tmp_path: Path) -> None:
         ({"batch_size": 0}, "batch_size: 0 (allowed: at least 1)"),
     ],
 )
-def test_what_is_refused(
+def test_wrong_arguments_are_refused(
     tmp_path: Path, changes: dict, match: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert step(tmp_path / "refused", **changes) != 0

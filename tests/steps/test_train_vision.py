@@ -1,7 +1,5 @@
 """classify: numbers against the files and the network, the same draws for every network, recipes, branches, Gaussian heads."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

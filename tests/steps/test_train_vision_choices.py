@@ -1,7 +1,5 @@
 """train_vision: held-out images, a learning rate chosen on them, weights to start from, averaged weights, enlarged images."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How `train_vision` ends and what it starts from: divergence with its step, a killed run with the same bits, images in folders."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

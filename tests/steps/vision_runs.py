@@ -1,9 +1,5 @@
 """Tiny runs of `train_vision`: digits prepared once, trainings as records below one folder."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +13,7 @@ from relearn.models.vision_classifier import VisionClassifier
 from relearn.steps.tasks import vision_recipe
 from relearn.studies.study import load
 
-from .recorded import made_by, rows_of
+from . import recorded
 
 STEPS = {**load("lipsformer").steps, **load("robustness").steps}
 SPLIT = {"dataset": "digits", "pretrain_per_class": 19, "fine_tune_per_class": 1, "pool_per_class": 1}
@@ -54,36 +50,20 @@ RECIPE: dict[str, Any] = {
 }
 
 
-class Runs:
-    """`train_vision` on the same 200 digits; ``root / name`` is a run's folder."""
+class Runs(recorded.Runs):
+    """`train_vision` on the same 200 digits."""
+
+    study, steps = "lipsformer", STEPS
 
     def __init__(self, root: Path) -> None:
-        self.root = root / "results/mini/runs"
+        super().__init__(root)
         self.data = self.root / "images/data.safetensors"
         self.step("prepare_images", "images", SPLIT, {})
-
-    def step(
-        self,
-        step: str,
-        name: str,
-        settings: Mapping[str, Any],
-        labels: Mapping[str, str],
-        seed: int = 0,
-        **inputs: Path,
-    ) -> dict:
-        given = {key: [path] for key, path in inputs.items()}
-        module = import_module(STEPS[step])
-        return made_by(
-            module, self.root / name, settings, labels, given, study="lipsformer", step=step, seed=seed
-        )
 
     def classify(self, name: str, network: str = "lipsformer", *, seed: int = 0, **changes: Any) -> dict:
         settings = {"network": NETWORKS[network], **RECIPE, **changes}
         labels = {"suite": "test", "variant": name}
         return self.step("train_vision", name, settings, labels, seed, data=self.data)
-
-    def rows(self, name: str, file: str = "history.csv") -> list[dict[str, str]]:
-        return rows_of(self.root / name / file)
 
     def net(self, name: str) -> VisionClassifier:
         return vision.FILE.load(self.root / name / "model.safetensors")

@@ -1,7 +1,5 @@
 """A record folder of any study, written through the record API, with numbers that a test chooses."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import io

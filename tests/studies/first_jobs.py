@@ -4,8 +4,6 @@ A job is stopped at the first step of an optimiser of torch. Its model, data and
 batch has gone forth and back; batches and the iterations of initialisations alone are fewer (MOST).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module

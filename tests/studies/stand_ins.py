@@ -4,8 +4,6 @@ The makers of the readers' own tests are used, so that a layout stands in one pl
 (CIFAR-10, IMDb), the stand-in has that size.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Scale paper on stand-ins: every kind of job that reads a data set runs or starts, so none fails for a foreseeable reason."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The estimate of the time left, against jobs whose times are known."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

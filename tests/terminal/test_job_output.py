@@ -1,7 +1,5 @@
 """Where the words of a job go: into its log alone, when Snakemake shows one line a job."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

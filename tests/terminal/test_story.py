@@ -1,7 +1,5 @@
 """Snakemake's log records in, lines for a person out."""
 
-from __future__ import annotations
-
 import io
 import logging
 from collections.abc import Callable

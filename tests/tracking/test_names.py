@@ -3,8 +3,6 @@
 The note of a run in MLflow: a command that fits the page and that a shell reads as it was meant.
 """
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 interleaving.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 from pathlib import Path
@@ -70,7 +68,7 @@ def seen(path: Path) -> tracked.Tracked:
     return tracked.tracked(source, None, stale_s=1.0e12, now=0.0)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(DEEDS, max_size=14), st.sampled_from([0.5, 0.25]))
 def test_however_imports_and_attempts_interleave_each_step_is_there_once_with_its_last_value(
     deeds: list[tuple[Any, ...]], final: float

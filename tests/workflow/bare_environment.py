@@ -3,8 +3,6 @@
 python bare_environment.py FOLDER
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import venv

@@ -1,7 +1,5 @@
 """A scratch checkout in which jobs are pretended; workflow, engines and verbs are the real ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

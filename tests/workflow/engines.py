@@ -8,8 +8,6 @@ finds changed themselves, "called": those and all that depend on a stage in whic
 process for all edits: starting Snakemake and DVC costs seconds.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

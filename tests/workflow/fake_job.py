@@ -5,8 +5,6 @@ settings, code, labels, seed and the inputs' bytes, as those of a real run do. E
 that PRETEND_CALLS names.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What a parameter of what trains vision Transformers touches (lipsformer, layer_scale, lrformer); see ``test_staleness``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

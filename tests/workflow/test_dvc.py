@@ -1,7 +1,5 @@
 """dvc.yaml agrees with the rules: every file has the stage of its study, and every stage asks for all its records."""
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

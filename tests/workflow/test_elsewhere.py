@@ -1,7 +1,5 @@
 """From the printed script on a machine without Snakemake back into both engines."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Engines that are killed or started twice, with real jobs: real Snakemake, real DVC, real training on few digits."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

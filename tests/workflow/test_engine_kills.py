@@ -1,7 +1,5 @@
 """A hundred kills of a small, real pipeline: nothing of a killed engine lives on, and the results are those of an undisturbed one."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

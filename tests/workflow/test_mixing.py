@@ -1,7 +1,5 @@
 """`snakemake` and `dvc repro` in turn: what one has made, the other finds; an edit runs its jobs once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Two studies on a machine with the packages of a GPU node alone: packed, run there, brought home, and done for both engines."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

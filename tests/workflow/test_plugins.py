@@ -1,7 +1,5 @@
 """A package with a method of each kind is installed by pip; params.yaml names them, real jobs run them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Snakemake reads the default profile in every command of the documentation, and each of its settings counts."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """How many jobs of SLURM's queue a scale takes with the grouped profile: counted from the plans, without SLURM or Snakemake."""
 
-from __future__ import annotations
-
 import posixpath
 from collections import Counter, defaultdict
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The lists of docs/extending.md, "Add a method" and "Add a study", followed to the letter on a scratch copy with real jobs."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

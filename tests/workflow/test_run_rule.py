@@ -3,8 +3,6 @@
 The rule that renders: what makes it stale, and that a failure costs no table and no figure that was there.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

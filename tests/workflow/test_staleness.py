@@ -5,8 +5,6 @@ DVC finds changed) and the runs that must be made again (patterns over the ends 
 parameter says here what it touches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from itertools import chain, zip_longest

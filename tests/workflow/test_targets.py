@@ -1,7 +1,5 @@
 """Whatever is lost, put aside or half written is made again by the commands of README and docs/faults.md."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Questions a line: letters and digits as keys, and each kind of damage refused with file and line."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

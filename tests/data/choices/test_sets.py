@@ -1,7 +1,5 @@
 """The five sets by their official layouts, on small files of our own; forms, documents, archives, bad input."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tarfile
@@ -111,7 +109,7 @@ def test_an_archive_without_a_file_is_refused(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("place", ["", "Data/Main", "OpenBookQA-V1-Sep2018/Data/Main"])
-def test_openbookqa(tmp_path: Path, place: str) -> None:
+def test_openbookqa_is_read_from_both_of_its_places(tmp_path: Path, place: str) -> None:
     for part in ("train", "dev", "test"):
         put(tmp_path / place / f"{part}.jsonl", question(f"{part}-0", key="D", stem="The sun is"))
     found = openbookqa.load(tmp_path)
@@ -157,7 +155,7 @@ def race_folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_race(
+def test_race_has_its_questions_in_the_order_of_its_articles(
     race_folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = race.load(race_folder)
@@ -236,7 +234,7 @@ def test_damaged_documents_are_refused(arc_folder: Path, line: Any, said: str) -
     assert f"documents.jsonl: line 2: {said}" in str(fault.value)
 
 
-def test_what_is_refused(arc_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_wrong_arguments_are_refused(arc_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     with pytest.raises(ValueError, match=r"sets: hard \(allowed: easy, challenge\)"):
         arc.load(arc_folder, sets=("hard",))
     empty = tmp_path_factory.mktemp("empty")

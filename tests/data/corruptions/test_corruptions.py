@@ -43,7 +43,7 @@ def test_there_are_the_fifteen_of_the_benchmark_with_five_severities_each():
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(
     n=st.integers(1, 3),
     channels=st.sampled_from([1, 3]),

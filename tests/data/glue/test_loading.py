@@ -1,7 +1,5 @@
 """Each task from small own files in the official form, and the real ones where RELEARN_MIRROR has them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -69,7 +67,7 @@ def put(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_task(folder: Path, task: str) -> None:
+def test_every_task_has_its_kind_its_classes_and_its_parts(folder: Path, task: str) -> None:
     found = glue.load(task, folder, official=False)
     assert found.kind == ("regression" if task == "stsb" else "classification")
     assert found.classes == max(1, len(found.words)) and found.metric == found.metrics[0]
@@ -120,7 +118,7 @@ def labels(part: Examples) -> list[float]:
     return part.labels.tolist()
 
 
-def test_rankings(folder: Path) -> None:
+def test_qnli_and_wnli_can_be_read_as_rankings(folder: Path) -> None:
     qnli = glue.load("qnli", folder, form="ranking", official=False)
     assert (qnli.kind, qnli.classes, qnli.metrics) == ("ranking", 1, ("accuracy",))
     assert qnli.train.rows == [[("Who?", "He."), ("Who?", "It.")]] and labels(qnli.train) == [0]
@@ -143,7 +141,7 @@ def test_public_scores_of_stsb(folder: Path) -> None:
         glue.load("stsb", folder, official=False)
 
 
-def test_answered_diagnostics(folder: Path) -> None:
+def test_answered_diagnostics_are_read_with_their_answers(folder: Path) -> None:
     head = "Lexical Semantics\tPredicate-Argument Structure\tLogic\tKnowledge\tDomain\tPremise\tHypothesis\tLabel\n"
     put(folder / "AX/diagnostic-full.tsv", head + "\t\tNegation\t\tArtificial\tNot all.\tSome.\tneutral\n")
     found = glue.load("ax", folder, official=False)
@@ -219,13 +217,13 @@ def test_offline_the_archive_is_named(offline: Path, task: str) -> None:
         ("qqp", "pairs", r"qqp train: 2 samples \(allowed: 363846 or 363849\)"),
     ],
 )
-def test_refused(folder: Path, task: str, form: str, said: str) -> None:
+def test_a_wrong_task_or_form_is_refused_in_one_line(folder: Path, task: str, form: str, said: str) -> None:
     with pytest.raises(ValueError, match=said) as fault:
         glue.load(task, folder, form=form)
     assert "\n" not in str(fault.value)
 
 
-def test_what_is_missing(folder: Path, tmp_path: Path) -> None:
+def test_missing_files_are_named(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"has no QNLI/train.tsv or QNLIv2.zip \(allowed: one of them\)"):
         glue.load("qnli", tmp_path / "empty")
@@ -246,7 +244,9 @@ def test_what_is_missing(folder: Path, tmp_path: Path) -> None:
         ("wnli", 312, "I stuck a pin through a carrot."),
     ],
 )
-def test_real_tasks(mirror: Callable[..., Path], task: str, ones: int, first: str) -> None:
+def test_real_tasks_have_their_known_labels_and_first_sentences(
+    mirror: Callable[..., Path], task: str, ones: int, first: str
+) -> None:
     found = glue.load(task, mirror("glue"))
     assert sum(labels(found.train)) == ones and found.train.rows[0][0][0].startswith(first)
     assert not set(found.source["absent"]) - {"test"}

@@ -1,7 +1,5 @@
 """QNLI and WNLI as a choice: which pairs make a sample, who borrows from whom, and that answers come back to their pairs."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -19,7 +17,7 @@ def pairs(rows: list[Pair], known: bool = True) -> Examples:
     return Examples([[(text, other)] for text, other, _ in rows], labels, [str(n) for n in range(len(rows))])
 
 
-def test_the_rule() -> None:
+def test_candidates_are_grouped_by_question_as_the_rule_says() -> None:
     train = [
         *[("who?", "him", 0), ("where?", "there", 1), ("who?", "her", 1)],  # a sample: right is the second
         *[("what?", "a", 1), ("what?", "b", 1)],  # two entailed: left out
@@ -55,7 +53,7 @@ def test_the_rule() -> None:
     assert told["test"] == {"samples": 4, "borrowed": 1, "left_out": 0}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_what_holds_for_all(data: st.DataObject) -> None:
     """No pair twice, no training pair's text in another question; the right answers of a labelled part answer all its pairs rightly,

@@ -3,8 +3,6 @@
 Values have their scale, and a fault in a file says which file.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,7 @@ from relearn.data.glue.tables import column, examples, read
 FIELD = st.text(st.characters(codec="utf-8", exclude_characters="\t\n\r"), min_size=1, max_size=8)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(FIELD, FIELD), min_size=1, max_size=5), st.booleans(), st.booleans(), st.booleans())
 def test_any_text_survives(rows: list[tuple[str, str]], bom: bool, windows: bool, last: bool) -> None:
     """Quotation marks, form feeds, line separators of Unicode: letters like any other."""
@@ -79,13 +77,13 @@ def test_values_and_words() -> None:
         (b"q\tlabel\n\t1\n", r"rows: sample 0 has a row without a text"),
     ],
 )
-def test_refused(content: bytes, said: str) -> None:
+def test_a_damaged_table_is_refused_in_one_line(content: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said) as fault:
         examples(read(content, "t.tsv"), "t.tsv", ("q", None), "label", ("0", "1"))
     assert "\n" not in str(fault.value)
 
 
-def test_a_value_that_is_none() -> None:
+def test_a_value_that_is_no_number_is_refused() -> None:
     with pytest.raises(ValueError, match=r"t.tsv: row 0: label 'x' \(allowed: a number\)"):
         examples(read(b"q\ts\na\tx\n", "t.tsv"), "t.tsv", ("q", None), "s", ())
 

@@ -1,7 +1,5 @@
 """Texts and pairs from what comes with Python: no document in two parts, balance, passages, partners."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """ListOps: results by a reader of the printed form, what trees may look like, how they are drawn, and that a seed fixes them."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections import Counter
@@ -44,7 +42,7 @@ def read(text: str) -> tuple[int, int, list[int], int]:
     return result, depth, arities, len(text.split())
 
 
-def test_the_reader_itself() -> None:
+def test_the_slow_reader_of_this_file_reads_known_trees() -> None:
     assert read("[MAX 2 9 [MIN 4 7 ] 0 ]") == (9, 3, [2, 4], 9)
     assert read("[SM 7 8 [MED 3 6 ] ]") == (9, 3, [2, 3], 8)
 
@@ -135,7 +133,7 @@ def test_parts_follow_one_another() -> None:
         ({"max_depth": 1}, "after 0 of 5"),
     ],
 )
-def test_what_cannot_be(changes: dict, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_settings_are_refused(changes: dict, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listops, "TRIES", 2000)
     with pytest.raises(ValueError, match=said) as fault:
         trees(5, **{**SHORT, **changes})

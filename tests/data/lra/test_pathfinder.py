@@ -1,7 +1,5 @@
 """Pathfinder: curves keep their distance and their bends, discs lie where the label says, images are what the formula draws."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 
@@ -186,7 +184,7 @@ def test_parts_follow_one_another() -> None:
         ({"turn": 4.0}, "gap, turn"),
     ],
 )
-def test_what_cannot_be(changes: dict, said: str) -> None:
+def test_impossible_settings_are_refused(changes: dict, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Form(**changes)
 

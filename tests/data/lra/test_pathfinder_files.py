@@ -1,7 +1,5 @@
 """Pathfinder's released folders: text under the suffix of an array, images by number; what is wrong is named."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Insertion and deletion: what stays, what comes in, where; nothing else changes."""
 
-from __future__ import annotations
-
 import string
 from collections import Counter
 

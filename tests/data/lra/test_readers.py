@@ -1,7 +1,5 @@
 """Readers of the tasks' own files (reviews, pairs of papers, images) and the one door to all tasks."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 
@@ -164,7 +162,7 @@ def test_every_task_has_its_data_sets() -> None:
         ("image", "digits", {"samples": {"train": -1, "valid": 1, "test": 1}}, "samples is -1"),
     ],
 )
-def test_what_cannot_be(name: str, dataset: str, changes: dict, said: str) -> None:
+def test_impossible_requests_are_refused(name: str, dataset: str, changes: dict, said: str) -> None:
     arguments = {"samples": dict.fromkeys(PARTS, 4), "max_length": 30, **changes}
     with pytest.raises(ValueError, match=said) as fault:
         task.make(name, dataset, **arguments)

@@ -1,7 +1,5 @@
 """Prepared sequences and their batches: values come through, versions tell sets apart, padding is where nothing is."""
 
-from __future__ import annotations
-
 from itertools import chain
 from pathlib import Path
 
@@ -170,7 +168,7 @@ def test_an_epoch_sees_every_sample_at_most_once(part: Part, size: int, seed: in
             assert flat == list(range(len(part)))
 
 
-def test_epochs_differ() -> None:
+def test_two_epochs_have_different_orders() -> None:
     part = Part(np.arange(40, dtype=np.uint8), np.arange(41), np.arange(40), False)
     batches = SequenceBatches(part, batch_size=40)
     generator = torch.Generator().manual_seed(0)

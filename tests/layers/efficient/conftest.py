@@ -1,7 +1,5 @@
 """Softmax attention one query at a time: the truth of the sparse patterns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -122,7 +122,7 @@ def test_sinkhorn_is_the_formula(heads_of, woken, tokens, length: int, masked: b
         torch.testing.assert_close(found[real], expected[real])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10**6), size=st.integers(1, 6))
 def test_many_steps_make_it_doubly_stochastic(seed: int, size: int) -> None:
     logits = torch.randn(2, size, size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

@@ -1,7 +1,5 @@
 """Full attention against the sum over all tokens."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

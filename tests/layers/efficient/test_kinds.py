@@ -1,7 +1,5 @@
 """What every attention of the comparison promises: shapes, padding, batches, gradients, number types, one-line errors."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -50,7 +48,7 @@ def draw(batch: int, length: int, seed: int = 1, dtype: torch.dtype = torch.floa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_what_padding_holds_changes_no_token(kind: str, data: st.DataObject) -> None:
     """Padding anywhere; the control: what a token holds does change tokens."""

@@ -1,7 +1,5 @@
 """The sparse patterns (Longformer, BigBird, Sparse) against attention over the set that each writes down."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -87,7 +85,7 @@ def test_big_bird_is_its_blocks(
     agree(net, tokens(2, length, 6), some(length, masked), sees, dense, heads_of)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(count=st.integers(1, 12), random=st.integers(0, 6), skip=st.integers(0, 3), seed=st.integers(0, 9))
 def test_drawn_blocks_are_distinct_and_nobody_s_neighbours(
     count: int, random: int, skip: int, seed: int

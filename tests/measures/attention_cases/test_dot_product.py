@@ -3,8 +3,6 @@
 The construction of lemma F.1, the coefficient by hand and in the Jacobian, the printed one's counter-example (errata K4, K5).
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest
@@ -152,7 +150,7 @@ def test_the_coefficient_by_hand(length, right, printed):
 
 
 @given(st.integers(1, 4), st.integers(2, 6), st.integers(0, 50), st.floats(0.1, 100))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_the_construction_puts_every_other_token_at_minus_y(dim, length, seed, spread):
     generator = torch.Generator().manual_seed(seed)
     q, k = torch.randn(2, dim, dim, generator=generator, dtype=torch.float64)

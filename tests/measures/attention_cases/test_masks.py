@@ -3,8 +3,6 @@
 Appendix H: binary masks have norm 1, inverted dropout 1/keep (erratum K7).
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest
@@ -146,7 +144,7 @@ def test_what_it_does_to_a_contraction():
         assert (float(found.errors[-1]) < 1e-8) is converges
 
 
-def test_what_is_refused():
+def test_wrong_arguments_are_refused():
     for keep in (0.0, 1.0, -1.0):
         with pytest.raises(ValueError, match=f"keep: {keep}"):
             dropout.cases(keep=keep, lengths=(1,), dims=(1,))

@@ -1,7 +1,5 @@
 """Histograms count every entry once, each side on its own bins; spreads by hand."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -25,7 +23,7 @@ def test_every_entry_is_counted_once_on_the_bins_of_its_side():
         assert mine[0]["low"] == float(side.min()) and mine[-1]["high"] == pytest.approx(float(side.max()))
 
 
-def test_by_hand():
+def test_counts_agree_with_a_case_by_hand():
     rows = outputs.histograms(torch.tensor([0.0, 1.0, 4.0]), torch.tensor([0.01, 0.02]), 4)
     assert [row["count"] for row in rows] == [1, 1, 0, 1, 1, 0, 0, 1]
     assert [row["high"] for row in rows[:4]] == [1.0, 2.0, 3.0, 4.0]

@@ -3,8 +3,6 @@
 Theorem 2 on small stacks: the corrected product holds, and what the printed exponential leaves out shows.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -91,7 +89,7 @@ def test_the_definition_is_the_layers() -> None:
     torch.testing.assert_close(cosine.single_head(x, *maps, 2.0, 0.1), layer(x))
 
 
-def test_cosine_refusal() -> None:
+def test_cosine_cases_refuse_a_length_of_zero() -> None:
     with pytest.raises(ValueError, match=r"lengths: \[0\]"):
         cosine.cases(make, lengths=(0,), dims=(2,), heads=1, taus=(1.0,), spreads=(1.0,))
 
@@ -113,7 +111,7 @@ def named(rows_of_stack, case: str, **more):
     return [row for row in rows_of_stack if row["case"] == case and all(row[k] == v for k, v in more.items())]
 
 
-def test_every_case_holds(rows_of_stack) -> None:
+def test_every_stack_obeys_the_corrected_product(rows_of_stack) -> None:
     assert len(rows_of_stack) == 2 * 2 + 2 + 2 + 1
     assert all(tuple(row) == residual_stack.COLUMNS and row["holds"] for row in rows_of_stack)
     assert all(row["norm"] > 0.5 for row in rows_of_stack)
@@ -163,6 +161,6 @@ def test_a_join_that_forgets_alpha_is_found_out() -> None:
     assert not named(wrong, "identity", blocks=3)[0]["holds"]
 
 
-def test_residual_stack_refusal() -> None:
+def test_stack_cases_refuse_no_blocks() -> None:
     with pytest.raises(ValueError, match=r"blocks: \[0\]"):
         residual_stack.cases(PARTS, **{**SIZES, "blocks": (0,)})

@@ -3,8 +3,6 @@
 Which layers the spectral initialisation makes 1-Lipschitz.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
 
@@ -135,6 +133,6 @@ def test_a_start_that_does_not_divide_is_found_out() -> None:
     assert not any(row["holds"] for row in rows if row["start"] == "operator")
 
 
-def test_refusal() -> None:
+def test_a_size_that_does_not_divide_is_refused() -> None:
     with pytest.raises(ValueError, match="size: 7"):
         spectral_norms.cases(start, channels=(8,), size=7)

@@ -3,8 +3,6 @@
 LRSA's derivatives case by case (ye2023, appendix B; errata Y2 to Y5).
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -83,7 +81,7 @@ def rows():
     return lrsa.cases(make, lengths=(1, 4), dims=(3,), spreads=(1, 0.1, 1e-4), draws=8)
 
 
-def test_every_case_holds(rows):
+def test_every_case_of_lrsa_holds(rows):
     assert [tuple(row) for row in rows] == [lrsa.COLUMNS] * (4 + 3 + 1 + 2 * (3 + 3 + 3 * 8))
     assert all(row["holds"] for row in rows)
     assert {row["case"] for row in rows} == {
@@ -148,6 +146,6 @@ def test_a_layer_whose_probabilities_change_with_scale_would_be_seen():
     assert [row["holds"] for row in found if row["case"] == "scale"][1] is False
 
 
-def test_refusals():
+def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="spreads:"):
         lrsa.cases(make, lengths=(2,), dims=(2,), spreads=(0.1, 1), draws=1)

@@ -1,7 +1,5 @@
 """Ascent on the input: functions of known Lipschitz constant, bounds that hold and the layer that has none."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable
@@ -144,7 +142,7 @@ def test_a_block_row_bounds_the_whole_from_below_and_gets_as_far():
     st.sampled_from([(1, 1), (2, 1), (2, 2)]),
     st.sampled_from([0.5, 3.0]),
 )
-@settings(deadline=None, max_examples=6)
+@settings(max_examples=6)
 def test_tied_l2_attention_stays_below_its_bounds(seed, length, sizes, stretch):
     net = layer(L2Attention, *sizes, seed=seed)
     net.q.weight.data *= stretch
@@ -219,7 +217,7 @@ def test_progress_is_reported():
         ({"f": lambda x: (x,)}, "f: returns tuple"),
     ],
 )
-def test_what_is_refused(change, match):
+def test_wrong_arguments_are_refused(change, match):
     given = {"f": torch.sin, "starts": draw(2, 3), "steps": 2} | change
     with pytest.raises(ValueError, match=match):
         ascend(given.pop("f"), given.pop("starts"), **given)

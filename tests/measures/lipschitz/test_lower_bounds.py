@@ -1,7 +1,5 @@
 """Constructions for L2 attention at D = H = 1: their norms are exact, the published ones are reached, no bound is passed."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -27,7 +25,7 @@ def ones() -> L2Attention:
     st.lists(st.tuples(st.floats(-4, 4), st.integers(1, 4)), min_size=1, max_size=4),
     st.sampled_from(["inf", "two"]),
 )
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_places_and_counts_stand_for_all_their_tokens(places, p):
     points, counts = [place for place, _ in places], [count for _, count in places]
     x = torch.tensor(points, dtype=torch.float64).repeat_interleave(torch.tensor(counts)).unsqueeze(1)
@@ -83,14 +81,7 @@ def test_for_p_two_it_grows_like_twice_c_under_the_valid_bounds(length):
     assert value <= growth(length, form="tight") <= growth(length, form="corrected")
 
 
-def test_at_a_thousand_tokens_the_tight_bound_is_as_stated():
-    assert growth(1000, form="tight") == pytest.approx(110.6, abs=0.05)
-    assert growth(1000, form="tightest") == pytest.approx(83.2, abs=0.05)
-    assert growth(1000, form="tight") <= 0.20 * growth(1000, form="corrected")
-    assert two_point(1000, "two").value < 83.2
-
-
-def test_what_is_refused():
+def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="length: 1"):
         two_point(1)
     for call in (lambda: two_point(3, "one"), lambda: clustered_norm([0.0], [1], "one")):

@@ -1,7 +1,5 @@
 """Tiny substitutes in float64: convolution, batch norm, Dropout, pooling."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 

@@ -1,7 +1,5 @@
 """What every attack keeps to, whatever its objective."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

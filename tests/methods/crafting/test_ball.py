@@ -1,7 +1,5 @@
 """The ball: what 8-bit quantisation keeps, what the check refuses."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -22,7 +20,7 @@ def images(seed: int, eps: float) -> tuple[torch.Tensor, torch.Tensor]:
     return (bases + change).clamp(0, 1), bases
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6), st.one_of(st.floats(0.001, 1), st.integers(1, 64).map(lambda n: n / 255)))
 def test_quantised_images_are_the_nearest_in_the_ball(seed: int, eps: float) -> None:
     poisons, bases = images(seed, eps)

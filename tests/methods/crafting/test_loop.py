@@ -1,7 +1,5 @@
 """The crafting loop: what every attack keeps to, and what does not depend on how the work is cut up."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

@@ -5,8 +5,6 @@ What is read of the targets: once where it does not change, and the same whereve
 Networks are lent: whatever crafting switches is put back.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

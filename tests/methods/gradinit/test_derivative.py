@@ -91,7 +91,7 @@ def ahead_of(model, scales, theta, step, eta, batch):
 @pytest.mark.parametrize(
     ("kind", "unit"), [("sgd", False), ("sgd", True), ("adam", False)], ids=["sgd", "sgd-unit", "adam"]
 )
-def test_objective(norm, kind, unit):
+def test_the_derivative_of_the_objective_is_that_of_finite_differences(norm, kind, unit):
     model, pool, scales, settings = problem(norm, kind)
     first, second = halves(pool, 0.5)
     with preserve_state(model, 0):
@@ -124,7 +124,7 @@ def test_objective(norm, kind, unit):
 @pytest.mark.parametrize("norm", [False, True], ids=["plain", "normalised"])
 @pytest.mark.parametrize("kind", ["sgd", "adam"])
 @pytest.mark.parametrize("kept", [False, True], ids=["repeated", "kept"])
-def test_constraint(norm, kind, kept):
+def test_the_derivative_of_the_constraint_is_that_of_finite_differences(norm, kind, kept):
     """Also: a forward graph that was kept gives what a repeated forward pass gives."""
     model, pool, scales, settings = problem(norm, kind)
     first, second = halves(pool, 0.5)
@@ -140,7 +140,7 @@ def test_constraint(norm, kind, kept):
 
 
 @pytest.mark.parametrize("kind", ["sgd", "adam"])
-def test_penalty(kind):
+def test_the_derivative_with_a_penalty_is_that_of_finite_differences(kind):
     model, pool, scales, settings = problem(True, kind)
     first, second = halves(pool, 0.5)
     derivative = Derivative(ScaledWeights(model), cross_entropy, **settings)

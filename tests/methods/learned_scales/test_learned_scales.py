@@ -92,7 +92,7 @@ def test_no_and_full_overlap(overlap, size, shared):
 
 
 @given(st.integers(1, 500), st.floats(0, 1))
-def test_sizes(count, overlap):
+def test_halves_have_the_sizes_that_the_overlap_asks_for(count, overlap):
     size = math.floor(count / (2 - overlap) + 1e-9)
     try:
         (first,), (second,) = halves((torch.arange(count),), overlap)

@@ -1,7 +1,5 @@
 """The site's material, read once."""
 
-from __future__ import annotations
-
 import pytest
 
 from relearn.cli.docs import ROOT, material

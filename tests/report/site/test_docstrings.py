@@ -1,7 +1,5 @@
 """Docstrings written for Sphinx read well in Markdown."""
 
-from __future__ import annotations
-
 import ast
 import re
 

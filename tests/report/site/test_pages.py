@@ -1,7 +1,5 @@
 """Pages of one study, without MkDocs: everything that is published is there, and links lead somewhere."""
 
-from __future__ import annotations
-
 import html
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The whole site, built: no broken link, nothing from another host, and pages that fit in a browser."""
 
-from __future__ import annotations
-
 import functools
 import re
 import subprocess

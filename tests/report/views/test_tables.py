@@ -1,7 +1,5 @@
 """The published value is shown in the cell of the measured value."""
 
-from __future__ import annotations
-
 import pytest
 
 from relearn.report.views.formulas import markup

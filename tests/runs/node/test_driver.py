@@ -1,7 +1,5 @@
 """The driver keeps the order of the DAG, goes on where it stopped, and ends in time; what comes home counts as done."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

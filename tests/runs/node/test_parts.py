@@ -1,7 +1,5 @@
 """What goes into parts comes out of them, byte for byte; a part too few is seen."""
 
-from __future__ import annotations
-
 import os
 import random
 from pathlib import Path

@@ -3,8 +3,6 @@
 The clock of a training stops during evaluations, and no study's code lies behind it.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Record folders of ``freelb``, written through the record API, with numbers a test chooses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path

@@ -1,18 +1,25 @@
 """Ranges of ``freelb`` in params.yaml and the rules between its keys, by hand; ``test_schema`` tries them."""
 
-from __future__ import annotations
-
 from typing import Any
+
+from ...params.rules import (
+    BETAS,
+    COUNT,
+    FLAG,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SEEDS,
+    SEVERAL,
+    SHARE,
+    Range,
+    Rule,
+    only_with,
+    rule,
+)
 
 S = "freelb"
 RUNS, OWN, COMPARED = f"{S}.finetune.runs", f"{S}.encoders", f"{S}.max_loss_increase.tasks"
 D = f"{S}.finetune.decisive"
-COUNT = ([1, 7], [0, -1, 2.0, "3", 2**64])
-SEVERAL = ([0, 7], [-1, 2.0, "3", 2**64])
-SHARE = ([0, 0.5], [-0.1, 1, 1.5, "a"])
-NOT_NEGATIVE = ([0, 0.5, 1.0e6], [-0.1, 1.1e6, float("nan"), float("inf"), "1"])
-POSITIVE = ([1.0e-9, 2, 1.0e6], [0, -0.1, 1.1e6, float("inf"), float("nan"), "1"])
-FLAG = ([True, False], [0, "yes"])
 RUN: dict[str, Any] = {
     "encoder": "roberta",
     "name": "acceptability",
@@ -47,7 +54,7 @@ def with_one(**own: Any) -> list[dict[str, Any]]:
 
 
 # of a key of a run: (allowed, refused)
-OF_A_RUN: dict[str, tuple[list[Any], list[Any]]] = {
+OF_A_RUN: dict[str, Range] = {
     "encoder": (["albert", "bert"], ["gpt", "", 1]),
     "name": ([], ["Acceptability", "1st", "a-b", "", 1]),
     "task": ([], ["glue", "", 1]),
@@ -76,8 +83,8 @@ OF_A_RUN: dict[str, tuple[list[Any], list[Any]]] = {
     "eps": ([0.5], NOT_NEGATIVE[1]),
     "project": FLAG,
 }
-RANGES: dict[str, tuple[list[Any], list[Any]]] = {
-    f"{S}.seeds": ([[0], [1, 0]], [[], [-1], [0, 0], 0]),
+RANGES: dict[str, Range] = {
+    f"{S}.seeds": SEEDS,
     f"{S}.corpus.dataset": (["imdb", "pydoc_topics"], ["wikipedia", 1]),
     f"{S}.corpus.samples": SEVERAL,
     f"{OWN}.roberta.checkpoint": (["", "FacebookAI/roberta-large"], [None, 1]),
@@ -93,12 +100,12 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{S}.pretrain_encoder.mlm_probability": ([0.01, 1], [0, 1.1]),
     f"{S}.pretrain_encoder.steps": ([100], [0, 100.0]),
     f"{S}.pretrain_encoder.warmup_steps": SEVERAL,
-    f"{S}.pretrain_encoder.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
+    f"{S}.pretrain_encoder.betas": BETAS,
     f"{S}.pretrain_encoder.adam_eps": POSITIVE,
     f"{S}.pretrain_encoder.schedule": (["cosine", "constant"], ["step", 1]),
     f"{S}.pretrain_encoder.clip_norm": NOT_NEGATIVE,
     f"{S}.finetune.schedule": (["cosine", "constant"], ["step", 1]),
-    f"{S}.finetune.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
+    f"{S}.finetune.betas": BETAS,
     f"{S}.finetune.evaluations": COUNT,
     f"{S}.finetune.clean_first": FLAG,
     f"{S}.finetune.free_at_rate": ([0.1, 1], [0, 1.1]),
@@ -167,7 +174,7 @@ def runs(*own: dict[str, Any]) -> dict[str, Any]:
     return {RUNS: [RUN, *({**RUN, **one} for one in own)]}
 
 
-def rule(key: str, within: dict[str, Any], beyond: dict[str, Any], **other: Any) -> tuple[Any, Any, str]:
+def run_rule(key: str, within: dict[str, Any], beyond: dict[str, Any], **other: Any) -> Rule:
     """A run of another task that is just allowed, and one that is not."""
     second = {"name": "cola", "task": "cola"}
     return (
@@ -179,37 +186,33 @@ def rule(key: str, within: dict[str, Any], beyond: dict[str, Any], **other: Any)
 
 JOINT = {"name": "joint", "joint_tasks": ["sst2"]}
 FROM = {"name": "second", "init_from": "acceptability"}
-RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({f"{ALBERT}.dim": 66}, {f"{ALBERT}.dim": 65}, f"{ALBERT}.dim"),
-    (
-        {f"{ALBERT}.dim": 65, f"{ALBERT}.checkpoint": "a_model"},
-        {f"{ALBERT}.dim": 65},
-        f"{ALBERT}.dim",
-    ),
-    rule("name", {"encoder": "bert", "name": "cola"}, {"name": "acceptability", "task": "acceptability"}),
-    *(rule("name", allowed, {"name": allowed["name"]}) for allowed in (JOINT, FROM)),
-    rule("name", {"name": "qnli_ranking", "task": "qnli"}, {"name": "cola_ranking"}),
-    rule("warmup_steps", {"steps": 20, "warmup_steps": 20}, {"steps": 20, "warmup_steps": 21}),
-    rule("max_length", {"max_length": 32}, {"max_length": 33}),
+RULES: list[Rule] = [
+    rule(f"{ALBERT}.dim", 66, 65),
+    only_with({f"{ALBERT}.checkpoint": "a_model"}, f"{ALBERT}.dim", 65),
+    run_rule("name", {"encoder": "bert", "name": "cola"}, {"name": "acceptability", "task": "acceptability"}),
+    *(run_rule("name", allowed, {"name": allowed["name"]}) for allowed in (JOINT, FROM)),
+    run_rule("name", {"name": "qnli_ranking", "task": "qnli"}, {"name": "cola_ranking"}),
+    run_rule("warmup_steps", {"steps": 20, "warmup_steps": 20}, {"steps": 20, "warmup_steps": 21}),
+    run_rule("max_length", {"max_length": 32}, {"max_length": 33}),
     (
         {**runs({**FROM, "max_length": 33}), f"{OWN}.roberta.checkpoint": "a_model"},
         runs({**FROM, "max_length": 33}),
         f"{RUNS}[1].max_length",
     ),
-    rule("batch_size", {"train_samples": 50, "batch_size": 50}, {"train_samples": 50, "batch_size": 51}),
-    rule("batch_size", {"train_samples": 0, "batch_size": 51}, {"train_samples": 50, "batch_size": 51}),
+    run_rule("batch_size", {"train_samples": 50, "batch_size": 50}, {"train_samples": 50, "batch_size": 51}),
+    run_rule("batch_size", {"train_samples": 0, "batch_size": 51}, {"train_samples": 50, "batch_size": 51}),
     *(
-        rule(
+        run_rule(
             "gradient_accumulation_steps",
             {"batch_size": 12, "gradient_accumulation_steps": 4},
             {"batch_size": 12, "gradient_accumulation_steps": wrong},
         )
         for wrong in (5, 24)
     ),
-    rule("eps", {"eps": 0.0, "project": False}, {"eps": 0.0, "project": True}),
+    run_rule("eps", {"eps": 0.0, "project": False}, {"eps": 0.0, "project": True}),
     # what a run starts from stands above it, is of the same encoder and has the plain method
     *(
-        rule("init_from", FROM, wrong)
+        run_rule("init_from", FROM, wrong)
         for wrong in (
             {**FROM, "encoder": "bert"},
             {**FROM, "init_from": "second"},
@@ -221,7 +224,7 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         runs({"encoder": "bert", "methods": ["freelb"]}, {**FROM, "encoder": "bert"}),
         f"{RUNS}[2].init_from",
     ),
-    rule("joint_tasks", JOINT, {**JOINT, "joint_tasks": ["sst2", "cola"]}),
+    run_rule("joint_tasks", JOINT, {**JOINT, "joint_tasks": ["sst2", "cola"]}),
     # a compared task was trained by all three methods and has correct answers
     *(
         (
@@ -245,32 +248,21 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {**runs({**FROM, "methods": ["yopo_3"]}), f"{S}.ensemble.methods": ["vanilla", "yopo_2"]},
         f"{S}.ensemble.methods[1]",
     ),
-    (
-        {f"{S}.pretrain_encoder.steps": 20, f"{S}.pretrain_encoder.warmup_steps": 20},
-        {f"{S}.pretrain_encoder.steps": 20, f"{S}.pretrain_encoder.warmup_steps": 21},
-        f"{S}.pretrain_encoder.warmup_steps",
-    ),
+    rule(f"{S}.pretrain_encoder.warmup_steps", 20, 21, {f"{S}.pretrain_encoder.steps": 20}),
     # what decides the claims is trained from the encoder, and what chooses a rate decides nothing
-    (
-        {**runs(FROM), f"{D}.tasks": ["acceptability"]},
-        {**runs(FROM), f"{D}.tasks": [FROM["name"]]},
-        f"{D}.tasks[0]",
-    ),
-    ({f"{D}.tuning_seeds": [7, 3]}, {f"{D}.tuning_seeds": [7, 2]}, f"{D}.tuning_seeds[1]"),
-    ({f"{D}.other_seeds": 3}, {f"{D}.other_seeds": 4}, f"{D}.other_seeds"),
-    ({f"{D}.other_seeds": 3}, {f"{D}.other_seeds": 2}, f"{D}.other_seeds"),  # an ensemble has three members
-    ({TRAINED: 164, **ALL}, {TRAINED: 165, **ALL}, TRAINED),
-    ({TRAINED: 7}, {TRAINED: 1}, TRAINED),
-    ({**CIFAR, TRAINED: 5000}, {**CIFAR, TRAINED: 5001}, TRAINED),
-    ({BATCH: 1300}, {BATCH: 1301}, BATCH),
-    ({TESTED: 497}, {TESTED: 498}, TESTED),  # what 10 x 130 leave of 1797
-    ({**CIFAR, TESTED: 10_000}, {**CIFAR, TESTED: 10_001}, TESTED),
-    (
-        {
-            f"{S}.train_images_adversarially.perturbation.eps": 0.0,
-            f"{S}.train_images_adversarially.perturbation.project": False,
-        },
-        {f"{S}.train_images_adversarially.perturbation.eps": 0.0},
+    rule(f"{D}.tasks", ["acceptability"], [FROM["name"]], runs(FROM), at="[0]"),
+    rule(f"{D}.tuning_seeds", [7, 3], [7, 2], at="[1]"),
+    rule(f"{D}.other_seeds", 3, 4),
+    rule(f"{D}.other_seeds", 3, 2),  # an ensemble has three members
+    rule(TRAINED, 164, 165, ALL),
+    rule(TRAINED, 7, 1),
+    rule(TRAINED, 5000, 5001, CIFAR),
+    rule(BATCH, 1300, 1301),
+    rule(TESTED, 497, 498),  # what 10 x 130 leave of 1797
+    rule(TESTED, 10_000, 10_001, CIFAR),
+    only_with(
+        {f"{S}.train_images_adversarially.perturbation.project": False},
         f"{S}.train_images_adversarially.perturbation.eps",
+        0.0,
     ),
 ]

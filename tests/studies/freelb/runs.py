@@ -1,21 +1,16 @@
 """What the tests of freelb's steps share: tiny settings, and runs in one folder."""
 
-from __future__ import annotations
-
 import copy
-import json
 import random
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from relearn import cli
 from relearn.data.examples import Examples
 from relearn.data.text_tasks import TextTask
-from relearn.runs import record
 
-from ...steps.recorded import rows_of
+from ...steps.recorded import by_command, rows_of
 
 RECIPE: dict[str, Any] = {
     "warmup_steps": 3,
@@ -65,11 +60,8 @@ class Bench:
         **changes: Any,
     ) -> dict[str, Any]:
         settings = {**copy.deepcopy(self.settings), **changes}
-        words = ["freelb", self.step, "--settings", json.dumps(settings), "--device", "cpu"]
-        for key, paths in (inputs or {}).items():
-            words += ["--input", key, *map(str, paths)]
-        assert cli.main([*words, "--out", str(self.runs / name), "--seed", str(seed)]) == code
-        return record.read(self.runs / name) if code == 0 else {}
+        given = {**(inputs or {}), "seed": seed, "code": code}
+        return by_command("freelb", self.step, self.runs / name, settings, **given)
 
     def rows(self, name: str, file: str) -> list[dict[str, str]]:
         return rows_of(self.runs / name / file)

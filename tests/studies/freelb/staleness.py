@@ -1,7 +1,5 @@
 """What a parameter of ``freelb`` touches; see ``test_staleness``."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from pathlib import Path

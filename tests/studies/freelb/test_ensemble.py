@@ -1,7 +1,5 @@
 """ensemble: means of the members' probabilities by hand, scores, the submission's tables, members that disagree or have no answers."""
 
-from __future__ import annotations
-
 import csv
 import math
 import zipfile
@@ -79,7 +77,7 @@ def test_probabilities_are_averaged_and_not_votes(bench: Bench) -> None:
     assert any("MNLI-m.tsv" in note for note in done["notes"])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.lists(
         st.lists(st.floats(-30, 30), min_size=3, max_size=3),
@@ -189,7 +187,9 @@ def test_members_that_disagree(
     assert said in capsys.readouterr().err.strip().splitlines()[-1]
 
 
-def test_what_is_refused(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_refused(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     bench.run("nobody", code=2)
     assert "members: 0 with 0 answers.csv (allowed: as many, at least 1)" in capsys.readouterr().err
     members(bench, "unknown", [("sums", [("dev", "0", "1", "0 1")])], code=2)

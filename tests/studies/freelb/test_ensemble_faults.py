@@ -1,7 +1,5 @@
 """Tables of answers that cannot be voted on are refused in a line; each control is the same table put right."""
 
-from __future__ import annotations
-
 import csv
 import re
 
@@ -22,20 +20,20 @@ def table(folder, *logits, name="answers.csv"):
 
 
 @pytest.mark.parametrize("said", ["1 x", "nan 2", "1 inf", " "])
-def test_logits_that_are_no_finite_numbers(tmp_path, said):
+def test_logits_that_are_not_finite_are_refused(tmp_path, said):
     expected = re.escape(f"dev 1: logits {said!r} (allowed: finite numbers)")
     with pytest.raises(ValueError, match=f"{expected}$"):
         read(table(tmp_path, "1 2", said))
     assert read(table(tmp_path, "1 2", "1 0"))["dev"].outputs == [[1, 2], [1, 0]]
 
 
-def test_answers_to_some_samples_alone(tmp_path):
+def test_answers_to_some_samples_alone_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"dev: 1 answers to 2 samples \(allowed: one to each, or none\)$"):
         read(table(tmp_path, "1 2", ""))
     assert read(table(tmp_path, "", ""))["dev"].outputs == []
 
 
-def test_members_that_chose_among_other_classes(tmp_path):
+def test_members_that_chose_among_other_classes_are_refused(tmp_path):
     two, three = (read(table(tmp_path, words, name=words)) for words in ("1 2", "1 2 3"))
     with pytest.raises(ValueError, match=r"^answers: members of rte chose among other classes or candidates"):
         together("rte", "classification", [two, three])
@@ -55,7 +53,7 @@ RIGHT = {
 
 @pytest.mark.parametrize("value", ["2", 2.5, None, True, [2]])
 @pytest.mark.parametrize("key", ["method.passes", "steps", "evaluations", "batch_size", "accumulate"])
-def test_what_is_no_whole_number(key, value):
+def test_numbers_that_are_not_whole_are_refused(key, value):
     check(RIGHT)
     wrong = {"method": {"kind": "freelb", "passes": value}} if key == "method.passes" else {key: value}
     with pytest.raises(

@@ -3,8 +3,6 @@
 Z12 by hand on a plane, Z13 from the published table; nothing of ours is used.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The figure of chapter 3: what adversarial training does to clean accuracy, from records to points, and what is drawn."""
 
-from __future__ import annotations
-
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text

@@ -1,7 +1,5 @@
 """finetune: numbers of tiny runs against their files; methods side by side; resuming; what it starts from; kinds of answers."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator
@@ -19,7 +17,7 @@ from relearn.runs import record
 from relearn.steps.trained import train as training
 from relearn.studies.freelb.steps import finetune, finetune_start, sentence_files
 
-from ...steps.recorded import killed
+from ...steps.recorded import check_resumes
 from .runs import ENCODER, FINETUNE, PRETRAIN, Bench, tasks
 
 TASKS = tasks()
@@ -172,11 +170,8 @@ def test_a_killed_run_goes_on_where_it_was(
     monkeypatch.setattr(training, "FEWEST_STEPS", 5)
     own: dict[str, Any] = {"method": METHODS[method], "accumulate": accumulate, "steps": 20, "evaluations": 2}
     whole = bench.run(f"whole_{method}", **own)
-    with killed(lambda _, state: state["steps"] == at):
-        bench.run(f"killed_{method}", code=130, **own)
-    resumed = bench.run(f"killed_{method}", **own)
-    assert {**resumed["metrics"], "step_s": 0} == {**whole["metrics"], "step_s": 0}
-    assert resumed["outputs"] == whole["outputs"]  # bit for bit
+    out = bench.runs / f"killed_{method}"
+    check_resumes(lambda: bench.run(out.name, **own), out, whole, lambda _, state: state["steps"] == at)
 
 
 def test_training_does_not_notice_evaluations(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +202,7 @@ def test_shares_of_a_batch_are_the_batch(bench: Bench) -> None:
         assert one == pytest.approx(four, abs=1e-4)
 
 
-def test_values(bench: Bench) -> None:
+def test_regression_is_trained_and_scored(bench: Bench) -> None:
     done = bench.run("values", task="degree", steps=60)
     found, rows = done["metrics"], bench.rows("values", "answers.csv")
     assert done["outcome"] == "ok" and found["score_frac"] == found["dev_pearson"] > 0.5
@@ -217,7 +212,7 @@ def test_values(bench: Bench) -> None:
     assert float(torch.corrcoef(own.double().T)[0, 1]) == pytest.approx(found["dev_pearson"], abs=1e-6)
 
 
-def test_candidates(bench: Bench) -> None:
+def test_questions_with_candidates_are_trained_and_scored(bench: Bench) -> None:
     """Questions of two and three candidates, of which a softmax chooses one."""
     done = bench.run("choice", task="choice", method=METHODS["freelb"], steps=40)
     found, rows = done["metrics"], bench.rows("choice", "answers.csv")
@@ -359,7 +354,7 @@ def folder(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_checkpoint(bench: Bench, folder: Path) -> None:
+def test_an_encoder_of_a_checkpoint_is_fine_tuned(bench: Bench, folder: Path) -> None:
     done = bench.run(
         "checkpoint", encoder={"checkpoint": str(folder), "family": "roberta"}, attention_dropout=None
     )
@@ -410,7 +405,9 @@ def test_a_tokenizer_of_another_model(
         ({"dropout": 1.5}, "dropout: 1.5 (allowed: 0 <= rate < 1)"),
     ],
 )
-def test_what_is_refused(bench: Bench, changes: dict, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_refused(
+    bench: Bench, changes: dict, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     bench.run("refused", code=2, **changes)
     assert said in capsys.readouterr().err.strip().splitlines()[-1]
 

@@ -3,8 +3,6 @@
 The choice of rate and radius: the best mean over seeds, the smallest of equals; and a run that takes it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -29,7 +27,7 @@ def examples(labels: torch.Tensor | None, candidates: list[int] | None = None) -
     return Examples(rows, labels, [str(place) for place in range(count)])
 
 
-def test_losses() -> None:
+def test_losses_are_their_formulas() -> None:
     logits, labels = torch.randn(5, 3, dtype=torch.float64), torch.tensor([0, 2, 1, 1, 0])
     slow = -sum(logits[row].softmax(0)[label].log() for row, label in enumerate(labels)) / 5
     assert scores.loss_of("classification")(logits, labels) == pytest.approx(float(slow))

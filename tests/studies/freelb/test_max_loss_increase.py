@@ -1,7 +1,5 @@
 """max_loss_increase: numbers of a tiny run against plain loops from the files; radii, what is dropped, resuming, ranking, bad input."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from pathlib import Path

@@ -3,8 +3,6 @@
 check_gradient: FreeLB's gradient is the virtual batch's in all cases; a wrong weight is seen, wrong masks are refused.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -36,7 +34,7 @@ def files(bench: Bench, *tables: list[Answer]) -> dict[str, list[Path]]:
     return {"answers": [answers(bench.runs.parent / f"{place}.csv", one) for place, one in enumerate(tables)]}
 
 
-def test_sizes_weigh(bench: Bench) -> None:
+def test_scores_are_weighted_by_the_sizes_of_the_sets(bench: Bench) -> None:
     easy = [*rows("dev", 6, 8), *rows("test", 3, 4, known=False)]
     hard = [*rows("dev", 1, 2), *rows("test", 1, 4, known=False)]
     found = bench.run("merged", inputs=files(bench, easy, hard))
@@ -46,7 +44,7 @@ def test_sizes_weigh(bench: Bench) -> None:
     assert table == {("easy", 0.75), ("hard", 0.5), ("merged", 0.7)}
 
 
-def test_a_member_without_answers(bench: Bench) -> None:
+def test_a_member_without_answers_ends_as_diverged(bench: Bench) -> None:
     silent: list[Answer] = [("dev", "0", "1", "")]
     found = bench.run("silent", inputs=files(bench, rows("dev", 1, 2), silent))
     assert found["outcome"] == "diverged" and not found["metrics"]

@@ -1,7 +1,5 @@
 """The names allowed in the section ``freelb`` of params.yaml are those that the data, models, methods and steps know."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any, get_args
 

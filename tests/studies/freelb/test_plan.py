@@ -1,7 +1,5 @@
 """Which runs chapter 3 has at scale paper: pairs and rankings of QNLI, ARC-Merge of two runs, ensembles of 7 and of 20."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """pretrain_encoder: an encoder of each family against its files, what is held out, resuming, divergence, bad input."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from relearn.runs import record
 from relearn.steps.trained import train as training
 from relearn.studies.freelb.steps import pretrain_encoder
 
-from ...steps.recorded import killed
+from ...steps.recorded import check_resumes
 from .runs import ENCODER, PRETRAIN, Bench
 
 
@@ -75,12 +73,10 @@ def test_the_loss_is_of_the_kept_encoder(bench: Bench) -> None:
 
 
 def test_a_killed_run_goes_on_where_it_was(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patched, killed(lambda _, state: state["steps"] == 15):
-        patched.setattr(training, "FEWEST_STEPS", 5)
-        bench.run("killed", code=130)
-    resumed, whole = bench.run("killed"), record.read(bench.runs / "roberta")
-    assert {**resumed["metrics"], "step_s": 0} == {**whole["metrics"], "step_s": 0}
-    assert resumed["outputs"] == whole["outputs"]  # bit for bit
+    monkeypatch.setattr(training, "FEWEST_STEPS", 5)
+    whole = record.read(bench.runs / "roberta")
+    at_15 = lambda _, state: state["steps"] == 15  # noqa: E731
+    check_resumes(lambda: bench.run("killed"), bench.runs / "killed", whole, at_15)
 
 
 def test_what_is_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,6 +123,8 @@ def test_a_run_that_learns_nothing_says_so(bench: Bench) -> None:
         ({"mask_frac": 0.0}, "mask_frac: 0.0"),
     ],
 )
-def test_what_is_refused(bench: Bench, changes: dict, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_refused(
+    bench: Bench, changes: dict, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     bench.run(f"refused {said[:12]}", code=2, **changes)
     assert said in capsys.readouterr().err.strip().splitlines()[-1]

@@ -1,7 +1,5 @@
 """What the published page says of chapter 3 is what the published records hold."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

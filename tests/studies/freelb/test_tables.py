@@ -1,7 +1,5 @@
 """Tables of zhu2022, chapter 3: every published cell occurs once, medians are labelled; numbers that are only printed are no cells."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 
@@ -11,7 +9,15 @@ import pytest
 from relearn.report import artefacts, coverage, grid, statistics, table, table_formats
 from relearn.report.artefacts import Artefact, Column, Row
 
-from ...report.conftest import FOLDERS, chapter, every_artefact, evidence_of
+from ...report.conftest import (
+    FOLDERS,
+    cells_of,
+    chapter,
+    check_counted,
+    check_printed,
+    every_artefact,
+    evidence_of,
+)
 from ...steps.recorded import rows_of
 from . import fake_records as pretend
 
@@ -44,10 +50,6 @@ def whole(tmp_path_factory):
     return evidence_of(small.write(tmp_path_factory.mktemp("freelb")))
 
 
-def cells_of(name, evidence):
-    return {(c.row.id, c.column.id): c for c in table.build(TABLES[name], evidence)}
-
-
 def test_all_tables_are_there():
     assert set(TABLES) - set(ADDITIONS) == set(DEFINED)
     assert all(TABLES[name].category == "Additions" for name in ADDITIONS)
@@ -57,27 +59,13 @@ def test_all_tables_are_there():
 
 
 @pytest.mark.parametrize("name", DEFINED)
-def test_every_published_number_stands_in_exactly_one_cell(name, tmp_path):
-    cells = cells_of(name, evidence_of(tmp_path)).values()
-    shown = [value for cell in cells for value in cell.printed.values() if value.value is not None]
-    values = TABLES[name].published["paper"].values()
-    wanted = [v for v in values if v.value is not None and v.row in ROWS.get(name, {v.row})]
-    assert sorted(map(repr, shown)) == sorted(map(repr, wanted))
-
-
-@pytest.mark.parametrize("name", DEFINED)
-def test_every_cell_that_is_counted_has_a_printed_number(name, tmp_path):
-    for cell in cells_of(name, evidence_of(tmp_path)).values():
-        if cell.row.applies(cell.column.id):
-            assert cell.published, (name, cell.row.id, cell.column.id)
-            assert cell.status == "not_run"
+def test_every_published_number_stands_in_exactly_one_cell_and_every_cell_has_one(name, tmp_path):
+    check_printed(name, evidence_of(tmp_path), lambda v: v.row in ROWS.get(name, {v.row}))
 
 
 @pytest.mark.parametrize("name", DEFINED)
 def test_cells_are_counted(name, whole, tmp_path):
-    nothing, found = (coverage.cover(TABLES[name], known) for known in (evidence_of(tmp_path), whole))
-    assert (nothing.measured, nothing.defined) == (0, DEFINED[name][0])
-    assert (found.measured, found.defined) == DEFINED[name][::-1] and not found.addition
+    check_counted(name, whole, evidence_of(tmp_path), *DEFINED[name])
 
 
 @pytest.mark.parametrize("name", ADDITIONS)

@@ -1,12 +1,10 @@
 """train_images_adversarially: every method sees the same images, cost, robust accuracy by the attack, resuming bit for bit."""
 
 import copy
-import json
 
 import pytest
 import torch
 
-from relearn import cli
 from relearn.data.arrays import load_prepared
 from relearn.methods.fit import plain_gradient
 from relearn.methods.freelb import FreeLB
@@ -14,7 +12,7 @@ from relearn.methods.pgd import pgd
 from relearn.models import files
 from relearn.studies.freelb.steps import train_images_adversarially
 
-from ...steps.recorded import killed, rows_of
+from ...steps.recorded import by_command, killed, rows_of
 
 SPLIT = {"dataset": "digits", "pretrain_per_class": 39, "fine_tune_per_class": 1, "pool_per_class": 1}
 TRAINED, BATCH, EPOCHS, PASSES = 400, 32, 3, 3
@@ -45,33 +43,14 @@ class Runs:
 
     def __init__(self, root) -> None:
         self.root = root
-        words = [
-            "freelb",
-            "prepare_images",
-            "--settings",
-            json.dumps(SPLIT),
-            "--out",
-            str(root / "data"),
-            "--device",
-            "cpu",
-        ]
-        assert cli.main(words) == 0
+        by_command("freelb", "prepare_images", root / "data", SPLIT)
         self.data = root / "data/data.safetensors"
 
     def run(self, name, method, code=0, seed=0, **changes):
         settings = {**copy.deepcopy(SETTINGS), "method": method, **changes}
-        words = [
-            "freelb",
-            "train_images_adversarially",
-            "--settings",
-            json.dumps(settings),
-            "--input",
-            "data",
-            str(self.data),
-        ]
-        words += ["--out", str(self.root / name), "--device", "cpu", "--label", f"method={method['kind']}"]
-        assert cli.main([*words, "--seed", str(seed)]) == code
-        return json.loads((self.root / name / "record.json").read_text()) if code == 0 else {}
+        labels, given = {"method": method["kind"]}, {"data": self.data, "seed": seed, "code": code}
+        step = "train_images_adversarially"
+        return by_command("freelb", step, self.root / name, settings, labels, **given)
 
     def rows(self, name, file):
         return rows_of(self.root / name / file)

@@ -1,7 +1,5 @@
 """Record folders of chapter 4, written through the record API, with numbers that a test chooses."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial

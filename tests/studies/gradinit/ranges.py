@@ -1,19 +1,17 @@
 """Ranges of ``gradinit`` in params.yaml and rules between its keys, written by hand; ``test_schema`` tries them."""
 
-from __future__ import annotations
-
-from typing import Any, get_args
+from typing import get_args
 
 from relearn.studies.gradinit import params as schema_gradinit
 
+from ...params.rules import COUNT, POSITIVE, Range, Rule, rule
+
 G = "gradinit"
 T = f"{G}.translation"
-COUNTS = ([1, 7], [0, -1, 2.0, "3", 2**64])
-POSITIVE = ([1.0e-9, 2, 1.0e6], [0, -0.1, 1.1e6, float("inf"), float("nan"), "1"])
-SHARE = ([0, 0.99], [1, -0.1, float("nan")])
+BELOW_ONE = ([0, 0.99], [1, -0.1, float("nan")])
 NETWORKS = ([[], ["VGG-19", "WRN-28-10"]], [["ResNet18"], ["VGG-19", "VGG-19"], "VGG-19", [1]])
 STARTS = ([[], ["post_ln/xavier", "w_skip/admin"]], [["pre_ln/xavier"], ["post_ln/kaiming"], ["post_ln"]])
-RANGES: dict[str, tuple[list[Any], list[Any]]] = {
+RANGES: dict[str, Range] = {
     f"{G}.images.dataset": (["digits"], ["imagenet", "Digits"]),
     f"{G}.images.train_per_class": ([130, 164], [1, 0, 2.0]),
     f"{G}.corpus.dataset": (["multi30k", "iwslt14"], ["wmt", None]),
@@ -25,16 +23,16 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{G}.initialise.batch_size": ([2, 64], [1, 2.0]),
     f"{G}.initialise.densenet_batch_size": ([2, 64], [1, 2.0]),
     f"{G}.train.densenet_batch_size": ([2, 64], [1, 2.0]),
-    f"{G}.initialise.iterations": COUNTS,
+    f"{G}.initialise.iterations": COUNT,
     f"{G}.initialise.eta": POSITIVE,
     f"{G}.initialise.gamma": POSITIVE,
     f"{G}.initialise.overlap": ([0, 0.5, 1], [-0.1, 1.1]),
-    f"{G}.initialise.min_scale": SHARE,
+    f"{G}.initialise.min_scale": BELOW_ONE,
     f"{G}.initialise.normalised": ([True, False], [0, "true"]),
     **{f"{G}.initialise.tau.{name}": POSITIVE for name in get_args(schema_gradinit.NetworkName)},
     **{f"{G}.initialise.free_tau.{name}": POSITIVE for name in ("half", "same", "same_large")},
     f"{G}.initialise.penalties": ([[], [0.5, 0.1]], [[0], [1.0, 1.0], 0.1]),
-    f"{G}.initialise.metainit.momentum": SHARE,
+    f"{G}.initialise.metainit.momentum": BELOW_ONE,
     f"{G}.initialise.metainit_adam.clip": POSITIVE,
     **{
         f"{G}.initialise.metainit_adam.tau.{name}": POSITIVE for name in get_args(schema_gradinit.NetworkName)
@@ -61,12 +59,12 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{G}.imagenet.mixup": POSITIVE,
     f"{G}.imagenet.gpus": ([1, 64], [0, 65]),
     f"{G}.imagenet.initialise.batch_size": ([2, 128], [1, 2.0]),
-    f"{G}.imagenet.initialise.iterations": COUNTS,
+    f"{G}.imagenet.initialise.iterations": COUNT,
     f"{G}.imagenet.initialise.gamma": POSITIVE,
     f"{G}.probe.networks": NETWORKS,
     f"{G}.probe.batches": ([2], [1, 2.0]),
     f"{G}.probe.variance_draws": ([100], [99]),
-    **{f"{T}.network.{name}": COUNTS for name in ("ffn", "layers")},
+    **{f"{T}.network.{name}": COUNT for name in ("ffn", "layers")},
     f"{T}.network.heads": ([1, 2], [0, 2.0]),
     f"{T}.network.dim": ([8, 48], [0, 8.0]),
     f"{T}.train.steps": ([1, 100], [0, 1.0]),
@@ -79,10 +77,10 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{T}.train.schedule": (["linear", "cosine"], ["step", "Linear"]),
     f"{T}.train.clip_norm": ([0, 1.5], [-0.1, float("nan"), "1"]),
     f"{T}.train.betas": ([[0, 0.99]], [[0.9], [0.9, 1.0], [0.9, 0.9, 0.9], 0.9]),
-    f"{T}.train.evaluations": COUNTS,
-    f"{T}.beam.size": COUNTS,
+    f"{T}.train.evaluations": COUNT,
+    f"{T}.beam.size": COUNT,
     f"{T}.beam.length_penalty": ([0, 1.5], [-0.1]),
-    f"{T}.beam.extra": COUNTS,
+    f"{T}.beam.extra": COUNT,
     f"{T}.seeds": ([[], [0, 5]], [[1, 1], [-1], 3]),
     f"{G}.extra_seeds.networks": ([[], ["VGG-19"]], [["VGG-16"], "VGG-19"]),
     f"{G}.extra_seeds.initialisations": ([[], ["kaiming", "gradinit"]], [["zero"], ["kaiming", "kaiming"]]),
@@ -105,38 +103,18 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{T}.probe.runs": STARTS,
 }
 
-RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    (
-        {f"{G}.images.train_per_class": 164},
-        {f"{G}.images.train_per_class": 165},
-        f"{G}.images.train_per_class",
-    ),
+RULES: list[Rule] = [
+    rule(f"{G}.images.train_per_class", 164, 165),
     *(
-        (
-            {f"{G}.{section}.batch_size": most},
-            {f"{G}.{section}.batch_size": most + 1},
-            f"{G}.{section}.batch_size",
-        )
+        rule(f"{G}.{section}.batch_size", most, most + 1)
         for section, most in (("train", 1300), ("probe", 1300), ("initialise", 866), ("first_steps", 866))
     ),
     *(
-        (
-            {f"{G}.{section}.densenet_batch_size": most},
-            {f"{G}.{section}.densenet_batch_size": most + 1},
-            f"{G}.{section}.densenet_batch_size",
-        )
+        rule(f"{G}.{section}.densenet_batch_size", most, most + 1)
         for section, most in (("train", 1300), ("initialise", 866))
     ),
-    (
-        {f"{G}.initialise.overlap": 1.0, f"{G}.initialise.batch_size": 1300},
-        {f"{G}.initialise.overlap": 1.0, f"{G}.initialise.batch_size": 1301},
-        f"{G}.initialise.batch_size",
-    ),
-    (
-        {f"{G}.imagenet.epochs": 7, f"{G}.imagenet.milestones": [3, 6]},
-        {f"{G}.imagenet.epochs": 7, f"{G}.imagenet.milestones": [3, 7]},
-        f"{G}.imagenet.milestones[1]",
-    ),
+    rule(f"{G}.initialise.batch_size", 1300, 1301, {f"{G}.initialise.overlap": 1.0}),
+    rule(f"{G}.imagenet.milestones", [3, 6], [3, 7], {f"{G}.imagenet.epochs": 7}, at="[1]"),
     (  # one network, one data set
         {f"{G}.imagenet.networks.fixup": ["timm-ResNet-50-BN"]},
         {
@@ -145,25 +123,16 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         },
         f"{G}.imagenet.networks.gradinit[1]",
     ),
-    ({f"{G}.train.test_images": 497}, {f"{G}.train.test_images": 498}, f"{G}.train.test_images"),
-    ({f"{G}.extra_seeds.seeds": [1]}, {f"{G}.extra_seeds.seeds": [1, 0]}, f"{G}.extra_seeds.seeds[1]"),
+    rule(f"{G}.train.test_images", 497, 498),
+    rule(f"{G}.extra_seeds.seeds", [1], [1, 0], at="[1]"),
     *(  # a seed that chooses decides nothing else
-        (
-            {f"{G}.tuning.{name}.seeds": [1]},
-            {f"{G}.tuning.{name}.seeds": [1, 0]},
-            f"{G}.tuning.{name}.seeds[1]",
-        )
-        for name in ("metainit", "translation")
+        rule(f"{G}.tuning.{name}.seeds", [1], [1, 0], at="[1]") for name in ("metainit", "translation")
     ),
-    ({f"{T}.network.dim": 8}, {f"{T}.network.dim": 10}, f"{T}.network.dim"),
+    rule(f"{T}.network.dim", 8, 10),
     ({f"{T}.network.heads": 1}, {f"{T}.network.heads": 1, f"{T}.network.dim": 7}, f"{T}.network.dim"),
-    ({f"{T}.initialise.max_tokens": 183}, {f"{T}.initialise.max_tokens": 182}, f"{T}.initialise.max_tokens"),
-    ({f"{T}.train.max_tokens": 61}, {f"{T}.train.max_tokens": 60}, f"{T}.train.max_tokens"),
-    ({f"{T}.train.steps": 100}, {f"{T}.train.steps": 101}, f"{T}.train.steps"),
-    (
-        {f"{T}.train.short_warmup.steps": 99},
-        {f"{T}.train.short_warmup.steps": 100},
-        f"{T}.train.short_warmup.steps",
-    ),
-    ({f"{T}.train.warmup_steps": 99}, {f"{T}.train.warmup_steps": 100}, f"{T}.train.warmup_steps"),
+    rule(f"{T}.initialise.max_tokens", 183, 182),
+    rule(f"{T}.train.max_tokens", 61, 60),
+    rule(f"{T}.train.steps", 100, 101),
+    rule(f"{T}.train.short_warmup.steps", 99, 100),
+    rule(f"{T}.train.warmup_steps", 99, 100),
 ]

@@ -1,11 +1,8 @@
 """Tiny runs of the study gradinit: digits prepared once, starts and trainings as records below one folder."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ from relearn.studies.family import Family
 from relearn.studies.gradinit.plan import plan
 from relearn.studies.study import load
 
-from ...steps.recorded import made_by, rows_of
+from ...steps import recorded
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 SPLIT = {"dataset": "digits", "pretrain_per_class": 19, "fine_tune_per_class": 1, "pool_per_class": 1}
@@ -48,28 +45,15 @@ RECIPE: dict[str, Any] = {
 GRADINIT = {"optimizer": "sgd", "tau": 0.05, "eta": 0.1, "gamma": 1.0, "overlap": 0.5, "normalised": True}
 
 
-class Runs:
-    """``initialise`` and ``train_from_init`` on the same 200 digits; ``root / name`` is a run's folder."""
+class Runs(recorded.Runs):
+    """``initialise`` and ``train_from_init`` on the same 200 digits."""
+
+    study, steps = "gradinit", STEPS
 
     def __init__(self, root: Path) -> None:
-        self.root = root / "results/mini/runs"
+        super().__init__(root)
         self.data = self.root / "images/data.safetensors"
         self.step("prepare_images", "images", SPLIT, {})
-
-    def step(
-        self,
-        step: str,
-        name: str,
-        settings: Mapping[str, Any],
-        labels: Mapping[str, str],
-        seed: int = 0,
-        **inputs: Path,
-    ) -> dict:
-        given = {key: [path] for key, path in inputs.items()}
-        module = import_module(STEPS[step])
-        return made_by(
-            module, self.root / name, settings, labels, given, study="gradinit", step=step, seed=seed
-        )
 
     def initialise(
         self,
@@ -111,9 +95,6 @@ class Runs:
 
     def state(self, name: str) -> dict[str, Tensor]:
         return load_file(self.weights(name))
-
-    def rows(self, name: str, file: str = "history.csv") -> list[dict[str, str]]:
-        return rows_of(self.root / name / file)
 
     def task(self, **changes: Any) -> Any:
         return open_task({**START, **changes}, {"data": [self.data]}, "cpu")

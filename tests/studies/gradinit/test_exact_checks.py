@@ -1,7 +1,5 @@
 """`check_batch_norm` and `count_params` from settings to record."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

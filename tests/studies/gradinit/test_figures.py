@@ -1,7 +1,5 @@
 """The figures of chapter 4 show what the records say, in the paper's panels, and say what was not run."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

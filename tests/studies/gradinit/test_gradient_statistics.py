@@ -1,7 +1,5 @@
 """`gradient_statistics` from settings to record: both tasks; pairing; a gradient that overflows."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

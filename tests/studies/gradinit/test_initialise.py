@@ -1,7 +1,5 @@
 """initialise: starts that can be paired, numbers against independent ones, what the rules ask for and the methods take."""
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -1,7 +1,5 @@
 """Initialisations of translation networks, and that the methods take what the plan gives them for either task."""
 
-from __future__ import annotations
-
 import inspect
 import math
 
@@ -66,7 +64,7 @@ def test_translation_starts_are_paired_and_rescaled(runs, translate):
     assert net.vocabulary == load_corpus(runs.root / "pairs/corpus.safetensors").vocabulary
 
 
-def test_translation_rivals(translate):
+def test_every_rival_of_translation_changes_its_own_weights(translate):
     random = translate("w_skip", "xavier", "xavier")[1]
     for name, arguments in (("admin", {}), ("admin_fixed", {"fixed": True})):
         done, found = translate("w_skip", name, "admin", **arguments)

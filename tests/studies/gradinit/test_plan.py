@@ -1,7 +1,5 @@
 """The plan of chapter 4: the recipes of scale paper, the rate that is looked ahead with, seeds, and the rates that are tried."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

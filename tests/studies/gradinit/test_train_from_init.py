@@ -1,7 +1,5 @@
 """`train_from_init`: numbers against the files and the network, the same draws for every start, recipes, and how it ends."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

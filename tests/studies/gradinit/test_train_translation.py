@@ -1,15 +1,13 @@
 """`train_translation`: numbers and translations of one tiny run from corpus to record, resuming, divergence, and wrong inputs."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from relearn import cli
 from relearn.data.corpus import load_corpus
 from relearn.measures.bleu import corpus_bleu
 from relearn.methods.beam_search import beam_search
@@ -18,7 +16,7 @@ from relearn.models.post_ln_transformer import PostLNTransformer
 from relearn.runs import record
 from relearn.studies.gradinit.steps import train_translation as translate
 
-from ...steps.recorded import killed, loaded, rows_of
+from ...steps.recorded import by_command, check_resumes, rows_of
 
 CORPUS = {
     "dataset": "number_words",
@@ -57,18 +55,12 @@ class Bench:
         self.corpus = self.runs / "corpus/corpus.safetensors"
         self.start = root / "start.safetensors"
 
-    def step(self, step: str, name: str, settings: dict, *inputs: str) -> dict:
-        words = ["gradinit", step, "--settings", json.dumps(settings), "--device", "cpu"]
-        words += ["--out", str(self.runs / name), *inputs]
-        for key, value in LABELS.items():
-            words += ["--label", f"{key}={value}"]
-        code = cli.main(words)
-        assert code == 0, f"{step} ended with {code}"
-        return record.read(self.runs / name)
+    def step(self, step: str, name: str, settings: dict, **inputs: Any) -> dict:
+        return by_command("gradinit", step, self.runs / name, settings, LABELS, **inputs)
 
     def train(self, name: str, **changes: object) -> dict:
-        inputs = ("--input", "corpus", str(self.corpus), "--input", "start", str(self.start))
-        return self.step("train_translation", name, {**SETTINGS, **changes}, *inputs)
+        settings = {**SETTINGS, **changes}
+        return self.step("train_translation", name, settings, corpus=self.corpus, start=self.start)
 
     def history(self, name: str) -> list[dict[str, str]]:
         return rows_of(self.runs / name / "history.csv")
@@ -97,15 +89,15 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 
 def test_the_rate_is_the_best_of_the_trainings_that_tried_some(bench: Bench, tmp_path: Path) -> None:
-    words: list[str] = []
+    tried = []
     for lr, loss in ((1e-3, 0.3), (1e-2, 0.2)):
         path = tmp_path / f"{lr}.json"
         path.write_text(json.dumps({"labels": {"tried": f"lr{lr}"}, "metrics": {"valid_loss_nats": loss}}))
-        words.append(str(path))
+        tried.append(path)
     few = {"steps": 4, "schedule_steps": 4, "warmup_steps": 0, "evaluations": 1, "test_pairs": 2}
     fixed = bench.train("fixed", **few, lr=1e-2)
-    inputs = ("--input", "corpus", str(bench.corpus), "--input", "start", str(bench.start))
-    found = bench.step("train_translation", "tried", {**SETTINGS, **few}, *inputs, "--input", "tried", *words)
+    inputs = {"corpus": bench.corpus, "start": bench.start, "tried": tried}
+    found = bench.step("train_translation", "tried", {**SETTINGS, **few}, **inputs)
     assert bench.history("tried") == bench.history("fixed")
     assert found["metrics"] == fixed["metrics"] | {"lr": 1e-2}
 
@@ -166,18 +158,9 @@ def test_translations_stand_at_their_sentence(bench: Bench) -> None:
 
 
 def test_a_killed_job_resumes_and_ends_the_same(bench: Bench) -> None:
-    with (
-        killed(lambda _, state: state["steps"] == 50),
-        pytest.raises((AssertionError, KeyboardInterrupt)),
-    ):
-        bench.train("again")
-    assert not (bench.runs / "again/record.json").exists()
-    with loaded() as seen:
-        done = bench.train("again")
-    assert seen[0]["steps"] == 50 and any("resumed" in note for note in done["notes"])
-    assert done["metrics"] == record.read(bench.runs / "run")["metrics"]
-    assert bench.hypotheses("again") == bench.hypotheses("run")
-    assert bench.history("again") == bench.history("run")
+    whole = record.read(bench.runs / "run")
+    at_50 = lambda _, state: state["steps"] == 50  # noqa: E731
+    check_resumes(lambda: bench.train("again"), bench.runs / "again", whole, at_50, ())
 
 
 def test_divergence_is_a_result_with_its_step(bench: Bench) -> None:

@@ -1,7 +1,5 @@
 """Records of the whole study, with numbers that the papers' statements ask for."""
 
-from __future__ import annotations
-
 import pytest
 
 from relearn.report.quantities import Evidence

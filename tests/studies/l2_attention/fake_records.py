@@ -1,7 +1,5 @@
 """Record folders of Lipschitz self-attention, written through the record API, with numbers a test chooses."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial

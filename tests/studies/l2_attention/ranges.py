@@ -1,15 +1,11 @@
 """Ranges of ``l2_attention`` in params.yaml and rules between its keys, written by hand; ``test_schema`` tries them."""
 
-from __future__ import annotations
-
-from typing import Any
+from ...params.rules import COUNT, POSITIVE, Range, Rule, rule
 
 L = "l2_attention"
 DEPTHS = ([[], [1], [1, 2, 14]], [[0], [2, 1], [1, 1], 1])
-POSITIVE = ([1.0e-9, 2, 1.0e6], [0, -0.1, 1.1e6, float("inf"), float("nan"), "1"])
-COUNT = ([1, 7], [0, -1, 2.0, "3", 2**64])
 LENGTHS = ([[2], [2, 1000]], [[], [1], [3, 2], [2, 2], 2])
-RANGES: dict[str, tuple[list[Any], list[Any]]] = {
+RANGES: dict[str, Range] = {
     f"{L}.characters.dataset": (["ptb"], ["wikitext", "PTB", None]),
     f"{L}.characters.max_length": ([8, 288], [7, 8.0]),
     **{f"{L}.characters.{part}_sentences": ([0, 10], [-1, 1.0]) for part in ("train", "valid", "test")},
@@ -42,21 +38,17 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{L}.clock.layers": ([[1], [2, 5]], [[], [0], [2, 1], 1]),
     f"{L}.clock.pairs": ([7, 15], [6, 7.0]),
 }
-RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({f"{L}.network.dim": 16}, {f"{L}.network.dim": 20}, f"{L}.network.dim"),
+RULES: list[Rule] = [
+    rule(f"{L}.network.dim", 16, 20),
     ({f"{L}.clock.heads": 1}, {f"{L}.clock.heads": 1, f"{L}.clock.dim": 7}, f"{L}.clock.dim"),
-    ({f"{L}.figure_8.dim": 6}, {f"{L}.figure_8.dim": 7}, f"{L}.figure_8.dim"),
-    ({f"{L}.inversion.dims": [8, 24]}, {f"{L}.inversion.dims": [8, 12]}, f"{L}.inversion.dims[1]"),
-    ({f"{L}.inversion.dim": 24}, {f"{L}.inversion.dim": 12}, f"{L}.inversion.dim"),
-    ({f"{L}.examine.dims": [2, 6]}, {f"{L}.examine.dims": [2, 5]}, f"{L}.examine.dims[1]"),
+    rule(f"{L}.figure_8.dim", 6, 7),
+    rule(f"{L}.inversion.dims", [8, 24], [8, 12], at="[1]"),
+    rule(f"{L}.inversion.dim", 24, 12),
+    rule(f"{L}.examine.dims", [2, 6], [2, 5], at="[1]"),
     *(
-        (
-            {f"{L}.{figure}.starts": 5, f"{L}.{figure}.top": 5},
-            {f"{L}.{figure}.starts": 5, f"{L}.{figure}.top": 6},
-            f"{L}.{figure}.top",
-        )
+        rule(f"{L}.{figure}.top", 5, 6, {f"{L}.{figure}.starts": 5})
         for figure in ("figure_2", "figure_7", "figure_8")
     ),
-    ({f"{L}.depths.warmup.dp": [1, 3]}, {f"{L}.depths.warmup.dp": [2, 3]}, f"{L}.depths.warmup.dp[0]"),
-    ({f"{L}.train.evaluations": 60}, {f"{L}.train.evaluations": 61}, f"{L}.train.evaluations"),
+    rule(f"{L}.depths.warmup.dp", [1, 3], [2, 3], at="[0]"),
+    rule(f"{L}.train.evaluations", 60, 61),
 ]

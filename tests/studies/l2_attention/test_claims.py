@@ -1,7 +1,5 @@
 """Every claim of kim2020 is reached by records that deserve its verdict, by slopes and differences done by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -13,7 +11,8 @@ from relearn.report.statistics import log_slope
 from relearn.studies.l2_attention.claims import PREDICATES
 from relearn.studies.l2_attention.claims.trained import bigram
 
-from ...report.conftest import FOLDERS, SECTIONS, evidence_of, part
+from ...report import conftest as report
+from ...report.conftest import FOLDERS, evidence_of, part
 from . import fake_records as pretend
 
 DEFINED = claims.load(FOLDERS)
@@ -23,19 +22,12 @@ LENGTHS = (100, 300, 1000)
 
 
 def judged(evidence, name=None):
-    section = {"l2_attention": DEFINED["l2_attention"]}
-    found = {claim.id: claim for claim in claims.judge_all(section, {"l2_attention": evidence}, SECTIONS)}
+    found = report.judged({"l2_attention": DEFINED["l2_attention"]}, evidence)
     return found[name] if name else found
 
 
 def test_every_claim_of_the_section_has_a_predicate_and_every_predicate_a_claim():
     assert set(PREDICATES) == set(DEFINED["l2_attention"]) and len(PREDICATES) == 8
-
-
-def test_no_records_at_all(tmp_path):
-    found = judged(evidence_of(tmp_path))
-    assert {claim.verdict for claim in found.values()} == {"not_run"}
-    assert all(claim.missing for claim in found.values())
 
 
 def test_the_study_as_it_pretends_to_be(l2_attention):

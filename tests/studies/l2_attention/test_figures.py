@@ -1,7 +1,5 @@
 """The figures of kim2020 show what the records say, in the paper's panels, and say what was not run."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -20,10 +18,8 @@ from relearn.studies.l2_attention.figures import (
 
 from ...report.conftest import chapter, evidence_of
 from ...report.drawn import (
-    check_cells,
     check_equal_files,
-    check_nothing_is_covered,
-    check_panels,
+    check_figure,
     drawn_of,
     labels,
     module_of,
@@ -55,10 +51,7 @@ def test_every_figure_of_the_paper_but_the_drawing_is_there():
 @pytest.mark.parametrize("name", SIZES)
 def test_every_figure_is_drawn_with_and_without_runs(name, l2_attention, tmp_path):
     empty, full, cells = SIZES[name]
-    check_panels(name, evidence_of(tmp_path), empty, gaps=empty)
-    check_panels(name, l2_attention, full, gaps=0)
-    check_nothing_is_covered(drawn_of(name, l2_attention))
-    check_cells(name, l2_attention, evidence_of(tmp_path), cells, cells)
+    check_figure(name, l2_attention, evidence_of(tmp_path), (empty, full), (cells, cells))
 
 
 @pytest.mark.parametrize(

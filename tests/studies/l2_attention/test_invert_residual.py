@@ -1,7 +1,5 @@
 """invert from settings to record: L2 is inverted, dot product is not; trained weights; what does not fit together."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any
@@ -144,7 +142,7 @@ def test_trained_weights_are_those_of_the_first_layer(tmp_path, network):
         ({"heads": 3}, "heads: 3"),
     ],
 )
-def test_what_is_refused(tmp_path, changed, match):
+def test_wrong_arguments_are_refused(tmp_path, changed, match):
     with pytest.raises(ValueError, match=match):
         step(tmp_path / "refused", **changed)
 

@@ -1,24 +1,20 @@
 """The step from settings to record: the three figures in small, its bounds, what it refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from relearn import cli
 from relearn.layers.l2_attention import L2Attention
 from relearn.maths.l2_bounds import growth
 from relearn.maths.lambert import covariance_bound
 from relearn.measures.lipschitz import jacobian_norm, two_point
 from relearn.models import character_lm
 from relearn.models.character_lm import create
-from relearn.runs import record
 from relearn.studies.l2_attention.steps import lipschitz_lower_bound as ascend
 
-from ...steps.recorded import made_by, rows_of
+from ...steps.recorded import by_command, made_by, rows_of
 
 IDENTITY = {"attention": "l2_tied", "dim": 1, "heads": 1, "weights": "identity"}
 SEARCH = {"lr": 0.1, "spread": 10.0, "top": 5}
@@ -36,7 +32,7 @@ def step(out: Path, settings: dict[str, Any], *, seed: int = 0, **inputs: Path) 
     return done
 
 
-def test_figure_2(tmp_path):
+def test_figure_2_has_its_ascents_and_its_bound(tmp_path):
     metrics = step(tmp_path / "a", FIGURE_2)["metrics"]
     rows = rows_of(tmp_path / "a/ascents.csv")
     assert tuple(rows[0]) == ascend.ASCENTS and [row["rank"] for row in rows] == [
@@ -132,7 +128,7 @@ def test_figure_8_grows_without_a_bound_and_l2_does_not(tmp_path):
     assert "structured" not in tied
 
 
-def test_trained_weights(tmp_path):
+def test_weights_of_a_trained_network_are_looked_at(tmp_path):
     """The first attention of a language model; its values differ from those of random weights."""
     torch.manual_seed(0)
     net = create(attention="dp", vocabulary=12, layers=2, dim=8, heads=2, ffn=16, max_length=16)
@@ -151,13 +147,8 @@ def test_trained_weights(tmp_path):
 
 
 def test_from_the_command_line_with_no_step_and_few_starts(tmp_path):
-    import json
-
     settings = FIGURE_2 | {"starts": 2, "steps": 0, "top": 5}
-    words = ["l2_attention", "lipschitz_lower_bound", "--settings", json.dumps(settings)]
-    words += ["--out", str(tmp_path / "run"), "--device", "cpu"]
-    assert cli.main(words) == 0
-    metrics = record.read(tmp_path / "run")["metrics"]
+    metrics = by_command("l2_attention", "lipschitz_lower_bound", tmp_path / "run", settings)["metrics"]
     assert metrics["growth"] == 1 and metrics["steps_count"] == 0 and metrics["late_rise_frac"] == 0
     assert rows_of(tmp_path / "run/curve.csv") == []
 
@@ -171,6 +162,6 @@ def test_from_the_command_line_with_no_step_and_few_starts(tmp_path):
         ({"weights": "trained"}, "network"),
     ],
 )
-def test_what_is_refused(tmp_path, change, match):
+def test_wrong_arguments_are_refused(tmp_path, change, match):
     with pytest.raises(ValueError, match=match):
         step(tmp_path / "refused", FIGURE_2 | change)

@@ -1,7 +1,5 @@
 """Two stages: every recipe with one seed, the chosen one with all; where there is one recipe, there is nothing to choose."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The table of docs/lipschitz.md on inversions is that of the published runs of scale small, to one digit."""
 
-from __future__ import annotations
-
 import re
 
 from relearn.report.runs import load

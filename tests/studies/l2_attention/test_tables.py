@@ -1,7 +1,5 @@
 """Tables of kim2020: every published cell occurs once, the recipe is chosen on validation data, and blanks state their reason."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -10,17 +8,13 @@ from relearn.report import coverage, grid, table, table_formats
 from relearn.report.published import Value
 from relearn.studies.l2_attention.claims import recipes
 
-from ...report.conftest import chapter, evidence_of
+from ...report.conftest import cells_of, chapter, evidence_of
 from . import fake_records as pretend
 
 ARTEFACTS = chapter("l2_attention")
 TABLES = {name: one for name, one in ARTEFACTS.items() if one.kind == "table"}
 DEFINED = {"kim2020.table1": 4 * 5, "kim2020.table2": 3 * 5 + 10, "kim2020.table3": 3 * 9}
 ADDITIONS = {f"addition.l2_attention_{name}" for name in ("language", "characters", "constructions")}
-
-
-def cells_of(name, evidence):
-    return {(c.row.id, c.column.id): c for c in table.build(TABLES[name], evidence)}
 
 
 def test_every_table_of_the_paper_is_there_and_three_of_ours():

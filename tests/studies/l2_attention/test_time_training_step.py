@@ -1,8 +1,5 @@
 """clock: from characters to record; which batch; what the numbers are of; order of the pairs; a step that trains; what is refused."""
 
-from __future__ import annotations
-
-import json
 import statistics
 from pathlib import Path
 from typing import Any
@@ -10,14 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from relearn import cli
 from relearn.data.character_batches import CharacterBatches
 from relearn.data.token_batches import Ragged
 from relearn.models.character_lm import create
 from relearn.runs import record
 from relearn.studies.l2_attention.steps import time_training_step as clock
 
-from ...steps.recorded import rows_of
+from ...steps.recorded import by_command, rows_of
 
 CHARACTERS = {
     "dataset": "pydoc_topics",
@@ -41,22 +37,16 @@ SETTINGS: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = tmp_path_factory.mktemp("clock") / "results/mini/runs/l2_attention"
-    assert step(runs, "prepare_ptb_lines", "characters", CHARACTERS, {"dataset": "pydoc_topics"}) == 0
+    labels = {"dataset": "pydoc_topics"}
+    by_command("l2_attention", "prepare_ptb_lines", runs / "characters", CHARACTERS, labels)
     return runs
 
 
-def step(runs: Path, name: str, out: str, settings: dict, labels: dict[str, str], *more: str) -> int:
-    words = ["l2_attention", name, "--settings", json.dumps(settings), "--device", "cpu"]
-    words += ["--out", str(runs / out), *more]
-    for key, value in labels.items():
-        words += ["--label", f"{key}={value}"]
-    return cli.main(words)
-
-
-def clocked(runs: Path, out: str, **changes: Any) -> int:
+def clocked(runs: Path, out: str, *, code: int = 0, **changes: Any) -> dict[str, Any]:
     settings = {**SETTINGS, **changes}
-    given = ["--input", "characters", str(runs / "characters/characters.safetensors")]
-    return step(runs, "time_training_step", out, settings, {"attention": str(settings["attention"])}, *given)
+    labels, characters = {"attention": str(settings["attention"])}, runs / "characters/characters.safetensors"
+    given = {"characters": characters, "code": code}
+    return by_command("l2_attention", "time_training_step", runs / out, settings, labels, **given)
 
 
 @pytest.fixture
@@ -79,7 +69,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_the_record_says_what_the_times_hold(runs: Path, ticking: list[str]) -> None:
-    assert clocked(runs, "run") == 0
+    clocked(runs, "run")
     done = record.read(runs / "run")
     assert record.verify_outputs(done) == [] and done["outcome"] == "ok"
     rows = rows_of(runs / "run/times.csv")
@@ -101,14 +91,14 @@ def test_the_record_says_what_the_times_hold(runs: Path, ticking: list[str]) -> 
 
 def test_pairs_alternate(runs: Path, ticking: list[str]) -> None:
     """A warm-up of both, then own first and dp first in turn."""
-    assert clocked(runs, "order", layers=[1]) == 0
+    clocked(runs, "order", layers=[1])
     one, other = ["l2_tied1", "dp1"], ["dp1", "l2_tied1"]
     assert ticking == one + (one + other) * 3 + one
 
 
 @pytest.mark.parametrize("attention", ["dp", "contractive", "lstm"])
 def test_real_steps_take_time(runs: Path, attention: str) -> None:
-    assert clocked(runs, attention, attention=attention, layers=[1]) == 0
+    clocked(runs, attention, attention=attention, layers=[1])
     metrics = record.read(runs / attention)["metrics"]
     assert metrics["layers1_step_s"] > 0 and metrics["layers1_dp_ratio"] > 0
     assert metrics["layers1_epoch_s"] == pytest.approx(19 * metrics["layers1_step_s"])
@@ -153,7 +143,7 @@ def test_the_longest_line_fits_with_its_start_mark(runs: Path, monkeypatch: pyte
         return lines.lines.lengths.sort().indices[-16:]
 
     monkeypatch.setattr(clock, "mean_rows", watched)
-    assert clocked(runs, "longest", attention="contractive", layers=[1]) == 0
+    clocked(runs, "longest", attention="contractive", layers=[1])
     assert record.read(runs / "longest")["metrics"]["length_count"] == seen[0] + 1 == 41
 
 
@@ -167,6 +157,8 @@ def test_the_longest_line_fits_with_its_start_mark(runs: Path, monkeypatch: pyte
         ({"attention": "cosine"}, "attention: 'cosine' (allowed"),
     ],
 )
-def test_what_is_refused(runs: Path, changes: dict, match: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert clocked(runs, "refused", **changes) != 0
+def test_wrong_arguments_are_refused(
+    runs: Path, changes: dict, match: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clocked(runs, "refused", code=2, **changes)
     assert match in capsys.readouterr().err

@@ -1,17 +1,14 @@
 """language: numbers of one tiny run from characters to record; what is paired; resuming; divergence; what does not fit together."""
 
-from __future__ import annotations
-
-import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relearn import cli
 from relearn.data.character_batches import CharacterBatches
 from relearn.data.characters import load_characters
 from relearn.models import character_lm
@@ -20,7 +17,7 @@ from relearn.runs import record
 from relearn.steps.trained.spacing import ROWS, spacing
 from relearn.studies.l2_attention.steps import train_char_lm as language
 
-from ...steps.recorded import killed, loaded, rows_of
+from ...steps.recorded import by_command, check_resumes, rows_of
 
 CHARACTERS = {
     "dataset": "pydoc_topics",
@@ -59,22 +56,13 @@ class Bench:
         self.runs = root / "results/mini/runs/l2_attention"
         self.characters = self.runs / "characters/characters.safetensors"
 
-    def step(self, step: str, name: str, settings: dict, labels: dict[str, str], *inputs: str) -> dict:
-        words = ["l2_attention", step, "--settings", json.dumps(settings), "--device", "cpu"]
-        words += ["--out", str(self.runs / name), *inputs]
-        for key, value in labels.items():
-            words += ["--label", f"{key}={value}"]
-        code = cli.main(words)
-        assert code == 0, f"{step} ended with {code}"
-        return record.read(self.runs / name)
+    def step(self, step: str, name: str, settings: dict, labels: dict[str, str], **inputs: Any) -> dict:
+        return by_command("l2_attention", step, self.runs / name, settings, labels, **inputs)
 
     def language(self, name: str, **changes: object) -> dict:
         settings = {**SETTINGS, **changes}
-        labels = {key: str(settings[key]) for key in ("attention", "layers")}
-        labels["recipe"] = "test"
-        return self.step(
-            "train_char_lm", name, settings, labels, "--input", "characters", str(self.characters)
-        )
+        labels = {key: str(settings[key]) for key in ("attention", "layers")} | {"recipe": "test"}
+        return self.step("train_char_lm", name, settings, labels, characters=self.characters)
 
     def history(self, name: str) -> list[dict[str, str]]:
         return rows_of(self.runs / name / "history.csv")
@@ -253,18 +241,9 @@ def test_the_same_seed_gives_the_same_numbers(bench: Bench) -> None:
 
 
 def test_a_killed_job_resumes_and_ends_the_same(bench: Bench) -> None:
-    with (
-        killed(lambda _, state: state["steps"] == 50),
-        pytest.raises((AssertionError, KeyboardInterrupt)),
-    ):
-        bench.language("again")
-    assert not (bench.runs / "again/record.json").exists()
-    with loaded() as seen:
-        done = bench.language("again")
-    assert seen[0]["steps"] == 50 and any("resumed" in note for note in done["notes"])
     whole = record.read(bench.runs / "run")
-    assert {**done["metrics"], "step_s": 0} == {**whole["metrics"], "step_s": 0}
-    assert done["outputs"] == whole["outputs"]  # history and weights, bit for bit
+    at_50 = lambda _, state: state["steps"] == 50  # noqa: E731
+    check_resumes(lambda: bench.language("again"), bench.runs / "again", whole, at_50)
 
 
 def test_a_late_divergence_keeps_what_was_measured_before(bench: Bench) -> None:
@@ -345,15 +324,15 @@ def test_the_recipe_of_the_lowest_validation_nll_is_taken(bench: Bench) -> None:
         "lost": {"schedule": "inverse_sqrt", "gamma": 1e12, "warmup_steps": 1, "dropout": 0.0},
     }
     labels = {"attention": "l2_tied", "layers": "1", "recipe": "tuning"}
-    data = ("--input", "characters", str(bench.characters))
+    data = {"characters": bench.characters}
     found = {
-        name: bench.step("train_char_lm", f"tuning/{name}", shared | own, labels | {"tried": name}, *data)
+        name: bench.step("train_char_lm", f"tuning/{name}", shared | own, labels | {"tried": name}, **data)
         for name, own in tried.items()
     }
     assert found["lost"]["outcome"] == "diverged"
-    records = [str(bench.runs / f"tuning/{name}/record.json") for name in tried]
+    records = [bench.runs / f"tuning/{name}/record.json" for name in tried]
     labels |= {"recipe": "warmup_chosen"}
-    done = bench.step("train_char_lm", "chosen", shared, labels, *data, "--input", "tuning", *records)
+    done = bench.step("train_char_lm", "chosen", shared, labels, **data, tuning=records)
     assert done["notes"][0] == (
         "recipe: schedule constant, lr 0.01, warmup_steps 0, dropout 0.1; the best of 3 on the validation lines"
     )

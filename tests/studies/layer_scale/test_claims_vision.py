@@ -1,7 +1,5 @@
 """The trained claims of qi2023 and touvron2021: each predicate reproduced, contradicted, missing and underpowered."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -9,9 +7,9 @@ import pytest
 from scipy import stats
 
 from relearn.report import claims, claims_formats
-from relearn.report.quantities import Evidence
 from relearn.studies.layer_scale.claims import PREDICATES, start
 
+from ...report import conftest as report
 from ...report import fake_vision as pretend
 from ...report.conftest import FOLDERS, SECTIONS, evidence_of, part
 
@@ -26,9 +24,7 @@ NOISE = (0.0, 0.03, 0.01)  # of a seed, the same in all variants
 
 
 def judged(root, name=None):
-    runs = evidence_of(root).runs
-    known = {study: Evidence(run for run in runs if run.study == study) for study in TRAINED}
-    found = {claim.id: claim for claim in claims.judge_all(TRAINED, known, SECTIONS)}
+    found = report.judged(TRAINED, evidence_of(root))
     return found[name] if name else found
 
 
@@ -75,12 +71,6 @@ def test_the_studies_as_the_papers_have_them(tmp_path):
     assert not any(claim.missing for claim in found.values())
     page = claims_formats.markdown(list(found.values()), "mini")
     assert "| `alpha_has_a_limit` |" in page and "rezero never converges" in page
-
-
-def test_without_records_no_claim_is_run(tmp_path):
-    found = judged(tmp_path)
-    assert {claim.verdict for claim in found.values()} == {"not_run"}
-    assert all(claim.missing for claim in found.values())
 
 
 @pytest.mark.parametrize("seeds", [(0,), (1, 2)])
@@ -351,7 +341,7 @@ def test_ratios_are_of_equal_depth(tmp_path):
 @pytest.mark.parametrize(
     ("helps", "word"), [(0.7, "reproduced"), (0.5, "contradicted"), ([0.7, 0.59, 0.62], "direction")]
 )
-def test_class_attention(tmp_path, helps, word):
+def test_class_attention_is_compared_with_a_class_token_from_the_start(tmp_path, helps, word):
     deep(tmp_path, 24, suite="class_token", class_attention=helps, from_start=0.6)
     deep(tmp_path, 24, class_attention=0.1, from_start=0.9)  # another suite
     claim = judged(tmp_path, "class_attention_helps")

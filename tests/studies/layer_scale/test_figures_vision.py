@@ -1,7 +1,5 @@
 """The figures of qi2023 and touvron2021 over trainings show what the records say, and say what was not run."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -9,10 +7,8 @@ import pytest
 from ...report import fake_vision as pretend
 from ...report.conftest import chapter, evidence_of
 from ...report.drawn import (
-    check_cells,
     check_equal_files,
-    check_nothing_is_covered,
-    check_panels,
+    check_figure,
     drawn_of,
     labels,
     points_of,
@@ -40,10 +36,7 @@ def whole(tmp_path_factory):
 @pytest.mark.parametrize("name", SIZES)
 def test_every_figure_is_drawn_with_and_without_runs(name, whole, tmp_path):
     empty, full, cells = SIZES[name]
-    check_panels(name, evidence_of(tmp_path), empty, gaps=empty)
-    check_panels(name, whole, full, gaps=0)
-    check_nothing_is_covered(drawn_of(name, whole))
-    check_cells(name, whole, evidence_of(tmp_path), cells, cells)
+    check_figure(name, whole, evidence_of(tmp_path), (empty, full), (cells, cells))
 
 
 @pytest.mark.parametrize("name", SIZES)

@@ -1,14 +1,11 @@
 """Tables of qi2023 and touvron2021 over trainings: every published cell occurs once, and the outcome of a training is a result."""
 
-from __future__ import annotations
-
 import pytest
 
 from relearn.report import artefacts, coverage, grid, quantities, table, table_formats
-from relearn.report.quantities import Evidence
 
 from ...report import fake_vision as pretend
-from ...report.conftest import chapter, evidence_of
+from ...report.conftest import cells_of, chapter, check_counted, evidence_of, own
 
 ALL = chapter("lipsformer") | chapter("layer_scale")
 #: published cells, and those that the pretended study measures
@@ -33,14 +30,6 @@ def whole(tmp_path_factory):
     return evidence_of(small.write(tmp_path_factory.mktemp("vision")))
 
 
-def own(name, evidence):
-    return Evidence(run for run in evidence.runs if run.study == TABLES[name].study)
-
-
-def cells_of(name, evidence):
-    return {(c.row.id, c.column.id): c for c in table.build(TABLES[name], own(name, evidence))}
-
-
 @pytest.mark.parametrize("name", DEFINED)
 def test_every_published_number_of_what_is_built_stands_in_one_cell(name, tmp_path):
     cells = cells_of(name, evidence_of(tmp_path)).values()
@@ -58,11 +47,7 @@ def test_every_published_number_of_what_is_built_stands_in_one_cell(name, tmp_pa
 
 @pytest.mark.parametrize("name", DEFINED)
 def test_cells_are_counted(name, whole, tmp_path):
-    nothing, found = (
-        coverage.cover(TABLES[name], own(name, known)) for known in (evidence_of(tmp_path), whole)
-    )
-    assert (nothing.measured, nothing.defined) == (0, DEFINED[name][0])
-    assert (found.measured, found.defined) == DEFINED[name][::-1] and not found.addition
+    check_counted(name, whole, evidence_of(tmp_path), *DEFINED[name])
 
 
 @pytest.mark.parametrize("name", ADDITIONS)

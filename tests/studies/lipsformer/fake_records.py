@@ -1,7 +1,5 @@
 """Record folders of ``lipsformer`` and ``lrformer``, written through the record API, with numbers a test chooses."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -106,57 +104,36 @@ def study(root: Path) -> Path:
     """Both studies, every statement as it should be."""
     for network in SIZES:
         count(root, network)
-    cases(
-        root,
-        "lipsformer",
-        "theorem_1",
-        [
+    protocols = {
+        ("lipsformer", "theorem_1"): [
             theorem_1("random", "two", 10.0),
             theorem_1("random", "inf", 10.0),
             theorem_1("transposes", "inf", 36.0, printed_holds=0),
         ],
-    )
-    cases(
-        root,
-        "lipsformer",
-        "theorem_2",
-        [
+        ("lipsformer", "theorem_2"): [
             theorem_2("lipsformer", 3.0, 100.0),
             theorem_2("lipsformer", 3.5, None),
             theorem_2("constant", 4.0, 1.0),
             theorem_2("identity", 4.0, 2.718),
             theorem_2("negative", 1.9, 0.1),
         ],
-    )
-    cases(
-        root,
-        "lipsformer",
-        "spectral_start",
-        [
+        ("lipsformer", "spectral_start"): [
             spectral("linear", "flattened", 1.0, 1.0),
             spectral("depth_wise", "flattened", 1.9, 7.0),
             spectral("depth_wise", "operator", 1.0, 7.0),
         ],
-    )
-    cases(
-        root,
-        "lrformer",
-        "layer_norm",
-        [
+        ("lrformer", "layer_norm"): [
             layer_norm("inf", "lone", 1.5, rank_one=4 / 3, rank_one_printed=1, printed_holds=0),
             layer_norm("two", "constant", 2.0),
             layer_norm("two", "normal", 1.0),
         ],
-    )
-    cases(
-        root,
-        "lrformer",
-        "lrsa",
-        [
+        ("lrformer", "lrsa"): [
             lrsa("reversed", 35.36, 9.8, 40.0),
             lrsa("score", 1e4, 1200.0, 2e4),
             lrsa("random", 1.0, 2.0, 1.0),
             lrsa("eps", 1.0, None, 2.0),
         ],
-    )
+    }
+    for (name, protocol), rows in protocols.items():
+        cases(root, name, protocol, rows)
     return root

@@ -1,7 +1,5 @@
 """retest: numbers against a slow count image by image, for our files and for checkpoints of timm's networks."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -202,7 +200,7 @@ def test_sets_can_be_left_out_and_thinned(tmp_path: Path, real: Path) -> None:
         ({"interpolation": "nearest"}, "interpolation is 'nearest'; allowed"),
     ],
 )
-def test_refusals(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+def test_wrong_arguments_are_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
     vision.FILE.save(network(), tmp_path / "ours.safetensors")
     with pytest.raises(ValueError, match=said):
         step(tmp_path / "a", tmp_path / "ours.safetensors", **({"real": False} | changed))
@@ -262,7 +260,9 @@ def test_from_the_command_line(tmp_path: Path, real: Path) -> None:
 
 
 @pytest.mark.skipif(not MIRROR.is_dir(), reason="RELEARN_MIRROR names no folder with images of ImageNet")
-def test_real_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_constant_answer_is_right_for_one_real_image_of_a_thousand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A head that knows nothing but class 7 is right for one image of a thousand; every thousandth of 40 is none."""
     monkeypatch.setenv("RELEARN_MIRROR", str(MIRROR.parent))
     net = network(classes=1000)

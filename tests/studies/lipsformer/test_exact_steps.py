@@ -3,8 +3,6 @@
 count: from settings to record; the row is the measure's, the metrics are the row's.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any, get_args

@@ -1,16 +1,23 @@
 """Ranges of ``long_short`` and ``robustness`` in params.yaml and the rules between their keys, by hand; ``test_schema`` tries them."""
 
-from __future__ import annotations
-
 from typing import Any
 
+from ...params.rules import (
+    BETAS,
+    COUNT,
+    FLAG,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SEEDS,
+    SEVERAL,
+    SHARE,
+    Range,
+    Rule,
+    only_with,
+    rule,
+)
+
 S, R = "long_short", "robustness.withstand"
-COUNT = ([1, 7], [0, -1, 2.0, "3", 2**64])
-SEVERAL = ([0, 7], [-1, 2.0, "3", 2**64])
-SHARE = ([0, 0.5], [-0.1, 1, 1.5, "a"])
-NOT_NEGATIVE = ([0, 0.5, 1.0e6], [-0.1, 1.1e6, float("nan"), float("inf"), "1"])
-POSITIVE = ([1.0e-9, 2, 1.0e6], [0, -0.1, 1.1e6, float("inf"), float("nan"), "1"])
-FLAG = ([True, False], [0, "yes"])
 PHASE = {"length": 64, "steps": 3, "warmup_steps": 1, "batch_size": 2, "lr": 0.1}
 RECIPE = {
     "networks": ["DeiT-S"],
@@ -27,8 +34,8 @@ RECIPE = {
 }
 RELEASED = {"network": "ResNet-50", "file": "resnet50.pth", "name": "resnet50", "average": False}
 TEXT, TASK = f"{S}.prepare_lra.text", f"{S}.train_lra.tasks"
-RANGES: dict[str, tuple[list[Any], list[Any]]] = {
-    f"{S}.seeds": ([[0], [1, 0]], [[], [-1], [0, 0], 0]),
+RANGES: dict[str, Range] = {
+    f"{S}.seeds": SEEDS,
     f"{TEXT}.dataset": (["imdb", "python"], ["aan", "generated", 1]),
     f"{S}.prepare_lra.listops.dataset": (["generated", "lra_release"], ["listops", "python"]),
     f"{S}.prepare_lra.pathfinder.dataset": (["generated", "lra_release"], ["cifar10"]),
@@ -63,7 +70,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     f"{S}.train_lra.baselines.big_bird.block": COUNT,
     f"{S}.train_lra.baselines.big_bird.random": SEVERAL,
     f"{S}.train_lra.baselines.sinkhorn.block": COUNT,
-    f"{S}.train_lra.betas": ([[0.0, 0.5]], [[], [0.9], [0.9, 1.0], 0.9]),
+    f"{S}.train_lra.betas": BETAS,
     f"{S}.train_lra.adam_eps": POSITIVE,
     f"{S}.train_lra.evaluations": COUNT,
     f"{S}.train_lra.trim": FLAG,
@@ -225,85 +232,38 @@ def phases(**own: Any) -> dict[str, Any]:
 
 
 ADAPT = f"{S}.convert_roberta"
-RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({f"{ADAPT}.config.dim": 34}, {f"{ADAPT}.config.dim": 33}, f"{ADAPT}.config.dim"),
-    ({f"{ADAPT}.max_length": 32}, {f"{ADAPT}.max_length": 31}, f"{ADAPT}.max_length"),
-    (
-        {f"{ADAPT}.max_length": 31, f"{ADAPT}.checkpoint": "a_model"},
-        {f"{ADAPT}.max_length": 31},
-        f"{ADAPT}.max_length",
-    ),
+RULES: list[Rule] = [
+    rule(f"{ADAPT}.config.dim", 34, 33),
+    rule(f"{ADAPT}.max_length", 32, 31),
+    only_with({f"{ADAPT}.checkpoint": "a_model"}, f"{ADAPT}.max_length", 31),
     *(
         ({f"{ADAPT}.{key}": 0}, {f"{ADAPT}.window": 0, f"{ADAPT}.rank": 0}, f"{ADAPT}.window")
         for key in ("window", "rank")
     ),
     *(
-        (
-            {f"{ADAPT}.{stage}.steps": 20, f"{ADAPT}.{stage}.warmup_steps": 20},
-            {f"{ADAPT}.{stage}.steps": 20, f"{ADAPT}.{stage}.warmup_steps": 21},
-            f"{ADAPT}.{stage}.warmup_steps",
-        )
+        rule(f"{ADAPT}.{stage}.warmup_steps", 20, 21, {f"{ADAPT}.{stage}.steps": 20})
         for stage in ("pretrain", "convert_pretrain", "finetune")
     ),
-    (
-        {f"{ADAPT}.finetune.steps": 1, f"{ADAPT}.finetune.warmup_steps": 0},
-        {f"{ADAPT}.finetune.steps": 0, f"{ADAPT}.finetune.warmup_steps": 0},
-        f"{ADAPT}.finetune.steps",
-    ),
+    rule(f"{ADAPT}.finetune.steps", 1, 0, {f"{ADAPT}.finetune.warmup_steps": 0}),
     (
         {f"{ADAPT}.variants": ["full_large"], f"{ADAPT}.large_checkpoint": "a_model"},
         {f"{ADAPT}.variants": ["full_large"]},
         f"{ADAPT}.variants[0]",
     ),
-    (
-        {LISTOPS: 119, f"{FORM}.max_length": 120},
-        {LISTOPS: 118, f"{FORM}.max_length": 120},
-        f"{FORM}.max_length",
-    ),
-    (
-        {f"{FORM}.max_length": 60, f"{FORM}.min_length": 58},
-        {f"{FORM}.max_length": 60, f"{FORM}.min_length": 59},
-        f"{FORM}.min_length",
-    ),
+    rule(LISTOPS, 119, 118, {f"{FORM}.max_length": 120}, named=f"{FORM}.max_length"),
+    rule(f"{FORM}.min_length", 58, 59, {f"{FORM}.max_length": 60}),
     *(
         ({}, {f"{S}.prepare_lra.image.max_length": wrong}, f"{S}.prepare_lra.image.max_length")
         for wrong in (63, 65)
     ),
-    (
-        {f"{S}.prepare_lra.image.dataset": "cifar10", f"{S}.prepare_lra.image.max_length": 1024},
-        {f"{S}.prepare_lra.image.dataset": "cifar10", f"{S}.prepare_lra.image.max_length": 64},
-        f"{S}.prepare_lra.image.max_length",
-    ),
-    *(
-        (
-            {f"{PATHS}.form.size": 20, f"{PATHS}.max_length": 400},
-            {f"{PATHS}.form.size": 20, f"{PATHS}.max_length": wrong},
-            f"{PATHS}.max_length",
-        )
-        for wrong in (399, 401)
-    ),
-    (
-        {f"{TEXT}.train_samples": 50, f"{ONE}.batch_size": 50},
-        {f"{TEXT}.train_samples": 50, f"{ONE}.batch_size": 51},
-        f"{ONE}.batch_size",
-    ),
-    (
-        {f"{TEXT}.train_samples": 0, f"{ONE}.batch_size": 5000},
-        {f"{TEXT}.train_samples": 4999, f"{ONE}.batch_size": 5000},
-        f"{ONE}.batch_size",
-    ),
-    (
-        {f"{ONE}.steps": 20, f"{ONE}.warmup_steps": 20},
-        {f"{ONE}.steps": 20, f"{ONE}.warmup_steps": 21},
-        f"{ONE}.warmup_steps",
-    ),
+    rule(f"{S}.prepare_lra.image.max_length", 1024, 64, {f"{S}.prepare_lra.image.dataset": "cifar10"}),
+    *(rule(f"{PATHS}.max_length", 400, wrong, {f"{PATHS}.form.size": 20}) for wrong in (399, 401)),
+    rule(f"{ONE}.batch_size", 50, 51, {f"{TEXT}.train_samples": 50}),
+    rule(f"{TEXT}.train_samples", 0, 4999, {f"{ONE}.batch_size": 5000}, named=f"{ONE}.batch_size"),
+    rule(f"{ONE}.warmup_steps", 20, 21, {f"{ONE}.steps": 20}),
     # a stream has two characters to predict in each part, and no more than there are
     *(
-        (
-            {f"{S}.prepare_char_stream.characters": within, **own},
-            {f"{S}.prepare_char_stream.characters": beyond, **own},
-            f"{S}.prepare_char_stream.characters",
-        )
+        rule(f"{S}.prepare_char_stream.characters", within, beyond, own)
         for within, beyond, own in (
             (0, 39, {}),
             *(
@@ -318,17 +278,9 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     (phases(warmup_steps=3), phases(warmup_steps=4), f"{S}.train_long_char_lm.phases[1].warmup_steps"),
     # an attention sees something, and no more than there is
-    (
-        {**OWN, f"{ONE}.window": 0, f"{ONE}.rank": 1},
-        {**OWN, f"{ONE}.window": 0, f"{ONE}.rank": 0},
-        f"{ONE}.window",
-    ),
-    (
-        {**OWN, f"{ONE}.window": 15, f"{ONE}.rank": 10},
-        {**OWN, f"{ONE}.window": 15, f"{ONE}.rank": 11},
-        f"{ONE}.rank",
-    ),
-    ({**SHARED, f"{S}.train_lra.rank": 32}, {**SHARED, f"{S}.train_lra.rank": 33}, f"{S}.train_lra.rank"),
+    rule(f"{ONE}.rank", 1, 0, {**OWN, f"{ONE}.window": 0}, named=f"{ONE}.window"),
+    rule(f"{ONE}.rank", 10, 11, {**OWN, f"{ONE}.window": 15}),
+    rule(f"{S}.train_lra.rank", 32, 33, SHARED),
     (
         {**BOTH, f"{S}.train_lra.window": 0, f"{S}.train_lra.rank": 0},
         {
@@ -340,66 +292,41 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         f"{S}.train_lra.window",
     ),
     *(
-        (
-            {**BOTH, **SHORT, f"{ONE}.attentions": ["window"], f"{S}.train_lra.window": just},
-            {**BOTH, **SHORT, f"{ONE}.attentions": ["window"], f"{S}.train_lra.window": wrong},
-            f"{S}.train_lra.window",
-        )
+        rule(f"{S}.train_lra.window", just, wrong, {**BOTH, **SHORT, f"{ONE}.attentions": ["window"]})
         for just, wrong in ((1, 0), (20, 21))
     ),
-    (
-        {**BOTH, **SHORT, f"{ONE}.attentions": ["dynamic"], f"{ONE}.dynamic_rank": 40},
-        {**BOTH, **SHORT, f"{ONE}.attentions": ["dynamic"], f"{ONE}.dynamic_rank": 41},
-        f"{ONE}.dynamic_rank",
+    rule(f"{ONE}.dynamic_rank", 40, 41, {**BOTH, **SHORT, f"{ONE}.attentions": ["dynamic"]}),
+    # a network has one recipe
+    rule(
+        f"{S}.train.own",
+        [RECIPE, {**RECIPE, "networks": ["CvT-13"]}],
+        [RECIPE, {**RECIPE, "networks": ["CvT-13", "DeiT-S"]}],
+        at="[1].networks",
     ),
-    (  # a network has one recipe
-        {f"{S}.train.own": [RECIPE, {**RECIPE, "networks": ["CvT-13"]}]},
-        {f"{S}.train.own": [RECIPE, {**RECIPE, "networks": ["CvT-13", "DeiT-S"]}]},
-        f"{S}.train.own[1].networks",
+    # the warm-up is a part of the epochs
+    rule(
+        f"{S}.train.own",
+        [{**RECIPE, "epochs": 2}],
+        [{**RECIPE, "epochs": 1}],
+        {f"{S}.train.warmup_epochs": 2},
+        at="[0].epochs",
     ),
-    (  # the warm-up is a part of the epochs
-        {f"{S}.train.own": [{**RECIPE, "epochs": 2}], f"{S}.train.warmup_epochs": 2},
-        {f"{S}.train.own": [{**RECIPE, "epochs": 1}], f"{S}.train.warmup_epochs": 2},
-        f"{S}.train.own[0].epochs",
-    ),
-    (
-        {f"{S}.train_lra.baselines.longformer.window": 2},
-        {f"{S}.train_lra.baselines.longformer.window": 3},
-        f"{S}.train_lra.baselines.longformer.window",
-    ),
+    rule(f"{S}.train_lra.baselines.longformer.window", 2, 3),
     *(
-        (
-            {f"{S}.{section}.heads": 4, f"{S}.{section}.dim": 12},
-            {f"{S}.{section}.heads": 4, f"{S}.{section}.dim": 14},
-            f"{S}.{section}.dim",
-        )
+        rule(f"{S}.{section}.dim", 12, 14, {f"{S}.{section}.heads": 4})
         for section in ("encoder", "char_lm", "benchmark_attention.curve")
     ),
     # w = 4 of l = 8 covers, as gcd = 4; of l = 10, gcd 2, neither 4 does nor 6, which is more than half
-    (
-        {f"{CURVE}.window": 4, f"{CURVE}.segment": 8},
-        {f"{CURVE}.window": 4, f"{CURVE}.segment": 10},
-        f"{CURVE}.window",
-    ),
-    (
-        {f"{CURVE}.window": 8, f"{CURVE}.segment": 10},
-        {f"{CURVE}.window": 6, f"{CURVE}.segment": 10},
-        f"{CURVE}.window",
-    ),
-    (
-        {**SMALL, f"{S}.char_lm.window": 4},
-        {**SMALL, f"{S}.char_lm.window": 3},
-        f"{S}.char_lm.window",
-    ),
+    rule(f"{CURVE}.segment", 8, 10, {f"{CURVE}.window": 4}, named=f"{CURVE}.window"),
+    rule(f"{CURVE}.window", 8, 6, {f"{CURVE}.segment": 10}),
+    rule(f"{S}.char_lm.window", 4, 3, SMALL),
     *(
-        (
-            {**SMALL, f"{S}.char_lm.window": 12, f"{S}.train_long_char_lm.phases": [{**PHASE, "length": 48}]},
-            {
-                **SMALL,
-                f"{S}.char_lm.window": 12,
-                f"{S}.train_long_char_lm.phases": [{**PHASE, "length": wrong}],
-            },
-            f"{S}.train_long_char_lm.phases[0].length",
+        rule(
+            f"{S}.train_long_char_lm.phases",
+            [{**PHASE, "length": 48}],
+            [{**PHASE, "length": wrong}],
+            {**SMALL, f"{S}.char_lm.window": 12},
+            at="[0].length",
         )
         for wrong in (36, 40)  # no whole segments, no whole windows
     ),
@@ -417,63 +344,50 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {**phases(length=640_000)},
         f"{S}.train_long_char_lm.phases[1].length",
     ),
-    (
-        {f"{WAY}.form": "windows", f"{WAY}.context": 100, f"{WAY}.step": 100},
-        {f"{WAY}.form": "windows", f"{WAY}.context": 100, f"{WAY}.step": 101},
-        f"{WAY}.step",
+    rule(f"{WAY}.step", 100, 101, {f"{WAY}.form": "windows", f"{WAY}.context": 100}),
+    rule(
+        f"{WAY}.form", "cached", "windows", {f"{WAY}.context": 100, f"{WAY}.step": 101}, named=f"{WAY}.step"
     ),
-    (
-        {f"{WAY}.form": "cached", f"{WAY}.context": 100, f"{WAY}.step": 101},
-        {f"{WAY}.form": "windows", f"{WAY}.context": 100, f"{WAY}.step": 101},
-        f"{WAY}.step",
-    ),
-    ({f"{WAY}.characters": 2}, {f"{WAY}.characters": 1}, f"{WAY}.characters"),
-    (
-        {f"{CURVE}.lengths": [96, 128], f"{CURVE}.full_longest": 96},
-        {f"{CURVE}.lengths": [96, 128], f"{CURVE}.full_longest": 95},
-        f"{CURVE}.full_longest",
-    ),
-    (
-        {f"{CURVE}.attentions": ["long_short"], f"{CURVE}.full_longest": 1},
-        {f"{CURVE}.full_longest": 1},
-        f"{CURVE}.full_longest",
-    ),
+    rule(f"{WAY}.characters", 2, 1),
+    rule(f"{CURVE}.full_longest", 96, 95, {f"{CURVE}.lengths": [96, 128]}),
+    only_with({f"{CURVE}.attentions": ["long_short"]}, f"{CURVE}.full_longest", 1),
     # networks for images
     ({IMAGES: 164, **dict.fromkeys((LOOKED, WITHSTOOD, ATTACKED), 0)}, {IMAGES: 165}, IMAGES),
-    ({IMAGES: 130}, {IMAGES: 1}, IMAGES),
-    ({**CIFAR, IMAGES: 5000}, {**CIFAR, IMAGES: 5001}, IMAGES),
-    ({**IMAGENET, IMAGES: 0}, {**IMAGENET, IMAGES: 130}, IMAGES),
-    (  # a released checkpoint is one of ImageNet, on sets of its images
-        {**IMAGENET, IMAGES: 0, f"{R}.sets.val": "imagenet/val", f"{R}.checkpoints": [RELEASED]},
-        {**IMAGENET, IMAGES: 0, f"{R}.sets.val": "", f"{R}.checkpoints": [RELEASED]},
-        f"{R}.checkpoints[0].network",
+    rule(IMAGES, 130, 1),
+    rule(IMAGES, 5000, 5001, CIFAR),
+    rule(IMAGES, 0, 130, IMAGENET),
+    # a released checkpoint is one of ImageNet, on sets of its images
+    rule(
+        f"{R}.sets.val",
+        "imagenet/val",
+        "",
+        {**IMAGENET, IMAGES: 0, f"{R}.checkpoints": [RELEASED]},
+        named=f"{R}.checkpoints[0].network",
     ),
-    ({f"{R}.checkpoints": []}, {f"{R}.checkpoints": [RELEASED]}, f"{R}.checkpoints[0].network"),
-    (  # a network has one at most
-        {**IMAGENET, IMAGES: 0, f"{R}.sets.val": "imagenet/val", f"{R}.checkpoints": [RELEASED]},
-        {**IMAGENET, IMAGES: 0, f"{R}.sets.val": "imagenet/val", f"{R}.checkpoints": [RELEASED, RELEASED]},
-        f"{R}.checkpoints[1].network",
+    rule(f"{R}.checkpoints", [], [RELEASED], at="[0].network"),
+    # a network has one at most
+    rule(
+        f"{R}.checkpoints",
+        [RELEASED],
+        [RELEASED, RELEASED],
+        {**IMAGENET, IMAGES: 0, f"{R}.sets.val": "imagenet/val"},
+        at="[1].network",
     ),
-    ({PATCH: 2, **WITHOUT}, {PATCH: 3, **WITHOUT}, PATCH),
-    (
-        {PATCH: 2, **WITHOUT, f"{S}.grid.networks": ["CvT-13"], f"{R}.networks": []},
-        {PATCH: 3, **WITHOUT, f"{S}.grid.networks": ["CvT-13"], f"{R}.networks": []},
-        PATCH,
+    rule(PATCH, 2, 3, WITHOUT),
+    rule(PATCH, 2, 3, {**WITHOUT, f"{S}.grid.networks": ["CvT-13"], f"{R}.networks": []}),
+    # DeiT's patches are four times as wide
+    rule(
+        f"{S}.grid.networks",
+        ["CvT-13"],
+        ["CvT-13", "DeiT-S"],
+        {PATCH: 4, **WITHOUT, f"{R}.networks": []},
+        named=PATCH,
     ),
-    (  # DeiT's patches are four times as wide
-        {PATCH: 4, **WITHOUT, f"{S}.grid.networks": ["CvT-13"], f"{R}.networks": []},
-        {PATCH: 4, **WITHOUT, f"{S}.grid.networks": ["CvT-13", "DeiT-S"], f"{R}.networks": []},
-        PATCH,
-    ),
-    ({f"{S}.train.batch_size": 1300}, {f"{S}.train.batch_size": 1301}, f"{S}.train.batch_size"),
-    (
-        {f"{S}.train.epochs": 3, f"{S}.train.warmup_epochs": 3},
-        {f"{S}.train.epochs": 3, f"{S}.train.warmup_epochs": 4},
-        f"{S}.train.warmup_epochs",
-    ),
-    *(({key: 497}, {key: 498}, key) for key in (TESTED, LOOKED, WITHSTOOD)),
-    ({WITHSTOOD: 90, ATTACKED: 90}, {WITHSTOOD: 90, ATTACKED: 91}, ATTACKED),
-    ({WITHSTOOD: 0, ATTACKED: 400}, {WITHSTOOD: 399, ATTACKED: 400}, ATTACKED),
+    rule(f"{S}.train.batch_size", 1300, 1301),
+    rule(f"{S}.train.warmup_epochs", 3, 4, {f"{S}.train.epochs": 3}),
+    *(rule(key, 497, 498) for key in (TESTED, LOOKED, WITHSTOOD)),
+    rule(ATTACKED, 90, 91, {WITHSTOOD: 90}),
+    rule(WITHSTOOD, 0, 399, {ATTACKED: 400}, named=ATTACKED),
     (
         {f"{S}.grid.networks": ["CvT-21", "CvT-13"], f"{S}.grid.similarity": ["CvT-13"], f"{R}.networks": []},
         {f"{S}.grid.networks": ["CvT-21"], f"{S}.grid.similarity": ["CvT-21", "CvT-13"], f"{R}.networks": []},
@@ -481,18 +395,10 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     # the last layer of three stages is 2 x 2 on images of side 8, that of four stages one patch
     *(
-        (
-            {**SEEN, f"{S}.grid.similarity": just},
-            {**SEEN, f"{S}.grid.similarity": wrong},
-            f"{S}.grid.similarity[0]",
-        )
+        rule(f"{S}.grid.similarity", just, wrong, SEEN, at="[0]")
         for just, wrong in ((["DeiT-S"], ["ResNet-50"]), (["CvT-13"], ["ViL-Medium"]))
     ),
-    (
-        {**CIFAR, **SEEN, PATCH: 2, f"{S}.grid.similarity": ["Swin-T"]},
-        {**CIFAR, **SEEN, PATCH: 4, f"{S}.grid.similarity": ["Swin-T"]},
-        f"{S}.grid.similarity[0]",
-    ),
+    rule(PATCH, 2, 4, {**CIFAR, **SEEN, f"{S}.grid.similarity": ["Swin-T"]}, named=f"{S}.grid.similarity[0]"),
     (
         {
             **WITHOUT,
@@ -508,14 +414,12 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         },
         f"{R}.networks[0]",
     ),
-    (
-        {f"{R}.networks": ["CvT-13"], f"{R}.reference": "CvT-13"},
+    rule(f"{R}.reference", "CvT-13", "ResNet-50", {f"{R}.networks": ["CvT-13"]}),
+    rule(
+        f"{R}.corruptions",
+        [],
+        ["fog"],
         {f"{R}.networks": ["CvT-13"], f"{R}.reference": "ResNet-50"},
-        f"{R}.reference",
-    ),
-    (
-        {f"{R}.networks": ["CvT-13"], f"{R}.reference": "ResNet-50", f"{R}.corruptions": []},
-        {f"{R}.networks": ["CvT-13"], f"{R}.reference": "ResNet-50", f"{R}.corruptions": ["fog"]},
-        f"{R}.reference",
+        named=f"{R}.reference",
     ),
 ]

@@ -1,8 +1,5 @@
 """benchmark_attention: the order of the cases, medians and slopes, forward and backward steps, and real memory."""
 
-from __future__ import annotations
-
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -12,13 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relearn import cli
 from relearn.runs import record
 from relearn.studies.long_short.steps import benchmark_attention as cost
 from relearn.studies.long_short.steps import peak_memory
 from relearn.studies.long_short.steps.cost_cases import CurveCase, LatencyCase
 
-from ...steps.recorded import rows_of
+from ...steps.recorded import by_command, rows_of
 
 SIZES = ("layers", "dim", "heads", "ffn", "window", "segment", "rank", "vocabulary")
 MODEL = dict(zip(SIZES, (1, 8, 2, 16, 4, 4, 1, 11), strict=True))
@@ -51,9 +47,8 @@ LATENCY: dict[str, Any] = {
 }
 
 
-def step(out: Path, told: dict[str, Any]) -> int:
-    words = ["long_short", "benchmark_attention", "--settings", json.dumps(told), "--device", "cpu"]
-    return cli.main([*words, "--out", str(out), "--label", f"protocol={told['protocol']}"])
+def step(out: Path, told: dict[str, Any]) -> None:
+    by_command("long_short", "benchmark_attention", out, told, {"protocol": told["protocol"]})
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -83,7 +78,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> list[CurveCase]:
 
 
 def test_the_record_says_what_the_curve_holds(tmp_path: Path, pretended: list[CurveCase]) -> None:
-    assert step(tmp_path / "a", CURVE) == 0
+    step(tmp_path / "a", CURVE)
     done, rows = record.read(tmp_path / "a"), table(tmp_path / "a/cost.csv")
     assert record.verify_outputs(done) == [] and tuple(rows[0]) == cost.CURVE
     found = [(row["attention"], int(row["batch"]), int(row["length"])) for row in rows]
@@ -152,7 +147,7 @@ def test_a_case_without_memory_for_it_has_empty_cells(monkeypatch: pytest.Monkey
 @given(
     st.floats(-2, 3), st.floats(0.1, 10), st.lists(st.integers(1, 10**5), min_size=2, max_size=9, unique=True)
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_power_law_has_its_power_for_slope(power: float, factor: float, lengths: list[int]) -> None:
     found = cost.slope([(n, factor * n**power) for n in lengths])
     assert found == pytest.approx(power, abs=1e-6)
@@ -224,7 +219,7 @@ def test_latency_has_every_task_and_attention(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(LatencyCase, "make", make)
     monkeypatch.setattr(cost, "timed", lambda call, device: 2.0 if made[-1].train else 1.0)
-    assert step(tmp_path / "a", LATENCY) == 0
+    step(tmp_path / "a", LATENCY)
     done, rows = record.read(tmp_path / "a"), table(tmp_path / "a/latency.csv")
     assert tuple(rows[0]) == cost.LATENCY
     assert [(row["task"], row["attention"], row["length"]) for row in rows] == [

@@ -1,9 +1,6 @@
 """convert_roberta: numbers of tiny runs against their files; stages; pairing; resuming; checkpoints; divergence; bad input."""
 
-from __future__ import annotations
-
 import copy
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -12,7 +9,6 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from relearn import cli
 from relearn.data.masked_batches import NONE, TokenBatches
 from relearn.models import long_short_roberta_files as files
 from relearn.models.long_short_roberta import transformers
@@ -23,7 +19,7 @@ from relearn.studies.long_short.steps import convert_roberta as adapt
 from relearn.studies.long_short.steps import convert_start as adapt_start
 from relearn.studies.long_short.steps import mlm_losses as adapt_losses
 
-from ...steps.recorded import killed, rows_of
+from ...steps.recorded import by_command, killed, rows_of
 
 STAGE = {"steps": 20, "warmup_steps": 2, "batch_size": 8, "lr": 3.0e-3, "weight_decay": 0.01}
 SETTINGS: dict[str, Any] = {
@@ -67,9 +63,7 @@ class Bench:
 
     def run(self, name: str, *, seed: int = 0, code: int = 0, **changes: Any) -> dict[str, Any]:
         settings = {**copy.deepcopy(SETTINGS), **changes}
-        words = ["long_short", "convert_roberta", "--settings", json.dumps(settings), "--device", "cpu"]
-        assert cli.main([*words, "--out", str(self.runs / name), "--seed", str(seed)]) == code
-        return record.read(self.runs / name) if code == 0 else {}
+        return by_command("long_short", "convert_roberta", self.runs / name, settings, seed=seed, code=code)
 
     def rows(self, name: str, file: str) -> list[dict[str, str]]:
         return rows_of(self.runs / name / file)
@@ -233,7 +227,9 @@ def test_a_checkpoint_is_converted_and_not_pretrained(bench: Bench, folder: Path
     assert 0 < moved.abs().max() < 66 * 0.02  # trained on, not anew
 
 
-def test_a_checkpoint_that_is_none(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_without_a_checkpoint_is_refused(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     bench.run("none", checkpoint=str(tmp_path), code=2)
     line = capsys.readouterr().err.strip().splitlines()[-1]
     assert (
@@ -276,7 +272,9 @@ def test_better_compares_with_constant_answers() -> None:
         ({"max_length": 24, "window": 0, "rank": 0}, "window and rank: both 0"),
     ],
 )
-def test_what_is_refused(bench: Bench, changes: dict, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_refused(
+    bench: Bench, changes: dict, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     quick = {"pretrain": {**STAGE, "steps": 1}, **changes}
     bench.run(f"refused {said[:8]}", code=2, **quick)
     assert said in capsys.readouterr().err.strip().splitlines()[-1]

@@ -3,8 +3,6 @@
 Sets of tokens by their definitions; nothing of ours is used but the trees of ListOps. Tokens are counted from 0, ranges are half-open.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

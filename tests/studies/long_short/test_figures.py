@@ -1,7 +1,5 @@
 """The study's figures show the records, and name the runs that are missing."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -11,10 +9,8 @@ from relearn.report.quantities import Evidence
 
 from ...report.conftest import chapter, evidence_of
 from ...report.drawn import (
-    check_cells,
     check_equal_files,
-    check_nothing_is_covered,
-    check_panels,
+    check_figure,
     drawn_of,
     labels,
     points_of,
@@ -42,10 +38,7 @@ def test_all_figures_are_there():
 @pytest.mark.parametrize("name", SIZES)
 def test_every_figure_is_drawn_with_and_without_runs(name, whole, tmp_path):
     empty, full, *cells = SIZES[name]
-    check_panels(name, evidence_of(tmp_path), empty, gaps=empty)
-    check_panels(name, whole, full, gaps=0)
-    check_nothing_is_covered(drawn_of(name, whole))
-    check_cells(name, whole, evidence_of(tmp_path), *cells)
+    check_figure(name, whole, evidence_of(tmp_path), (empty, full), cells)
 
 
 @pytest.mark.parametrize("name", SIZES)

@@ -1,7 +1,5 @@
 """Norms of the published model before training, measured with the step itself on a smaller size."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

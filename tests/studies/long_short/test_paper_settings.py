@@ -1,7 +1,5 @@
 """Scale paper states the published protocol: what a reader would find in the dissertation, setting by setting."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

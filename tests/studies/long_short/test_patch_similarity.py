@@ -1,8 +1,5 @@
 """patch_similarity: rows against the measure, the start against the one that train_vision starts from, broken networks."""
 
-from __future__ import annotations
-
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,17 +7,16 @@ from typing import Any
 import pytest
 import torch
 
-from relearn import cli
 from relearn.data.evenly_spaced import evenly_spaced
 from relearn.layers.long_short_attention_2d import LongShortAttention2d
 from relearn.measures.patch_similarity import patch_similarity
 from relearn.models import vision
-from relearn.runs import exit_codes, record
+from relearn.runs import exit_codes
 from relearn.steps.tasks import vision_recipe
 from relearn.studies.long_short.networks import scaled
 from relearn.studies.long_short.steps.patch_similarity import summary
 
-from ...steps.recorded import rows_of
+from ...steps.recorded import by_command, rows_of
 from ...steps.vision_runs import NETWORKS, RECIPE, SPLIT
 
 SETTINGS = {"task": "images", "images": 60, "batch_size": 32, "absolute": False}
@@ -40,17 +36,10 @@ class Bench:
     def __init__(self, root: Path) -> None:
         self.root = root / "results/mini/runs/long_short"
         self.data = self.root / "images/data.safetensors"
-        assert self.step("prepare_images", "images", SPLIT) == 0
+        self.step("prepare_images", "images", SPLIT)
 
-    def step(
-        self, step: str, name: str, settings: Mapping[str, Any], *, seed: int = 0, **inputs: Path
-    ) -> int:
-        """Exit code of a run in the folder ``name``."""
-        words = ["long_short", step, "--settings", json.dumps(settings), "--device", "cpu"]
-        words += [word for key, path in inputs.items() for word in ("--input", key, str(path))]
-        return cli.main(
-            [*words, "--label", f"network={name}", "--seed", str(seed), "--out", str(self.root / name)]
-        )
+    def step(self, step: str, name: str, settings: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+        return by_command("long_short", step, self.root / name, settings, {"network": name}, **more)
 
     def rows(self, name: str) -> list[dict[str, str]]:
         return rows_of(self.root / name / "similarity.csv")
@@ -61,9 +50,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     bench = Bench(tmp_path_factory.mktemp("patch_similarity"))
     small = {**RECIPE, "epochs": 1, "train_images": 100}
     still = {**small, "network": NETWORKS["vit"], "lr": 0.0}  # ends where it started
-    assert bench.step("train_vision", "still", still, seed=3, data=bench.data) == 0
+    bench.step("train_vision", "still", still, seed=3, data=bench.data)
     trained = {**small, "network": NETWORK, "lr": 3e-2}
-    assert bench.step("train_vision", "trained", trained, seed=1, data=bench.data) == 0
+    bench.step("train_vision", "trained", trained, seed=1, data=bench.data)
     return bench
 
 
@@ -72,8 +61,8 @@ def measure(
 ) -> dict[str, Any]:
     """The record of `patch_similarity` of a trained network; {} if it ends with another ``code``."""
     given = {"data": bench.data, "network": bench.root / network / "model.safetensors"}
-    assert bench.step("patch_similarity", name, {**SETTINGS, **changes}, seed=seed, **given) == code
-    return record.read(bench.root / name) if code == 0 else {}
+    settings = {**SETTINGS, **changes}
+    return bench.step("patch_similarity", name, settings, seed=seed, code=code, **given)
 
 
 def test_rows_are_the_measure_of_the_file_and_of_its_start(bench: Bench) -> None:
@@ -125,7 +114,7 @@ def test_a_network_with_non_finite_patches_ends_as_diverged(bench: Bench) -> Non
 @pytest.mark.parametrize(
     ("changes", "message"), [({"task": "translation"}, "task: found"), ({"odd": 1}, "odd: ")]
 )
-def test_refusals(
+def test_wrong_arguments_are_refused(
     bench: Bench, changes: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measure(bench, "refused", "trained", 1, code=exit_codes.USE, **changes)

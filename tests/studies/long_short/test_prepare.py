@@ -3,8 +3,6 @@
 prepare_lra: the record agrees with the file for each task without a download; seeds; one-line refusals.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -109,7 +107,7 @@ def test_the_seed_is_the_runs(tmp_path: Path) -> None:
         ("image", {"train_samples": -3}, "samples is -3"),
     ],
 )
-def test_what_is_refused(
+def test_wrong_arguments_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], task: str, changes: dict, said: str
 ) -> None:
     out = tmp_path / "results/mini/runs/long_short/x"

@@ -1,13 +1,11 @@
 """The study's tables: every published cell occurs once, next to the right run; numbers that are only printed are no cells."""
 
-from __future__ import annotations
-
 import pytest
 
 from relearn.report import artefacts, coverage, grid, table, table_formats
 from relearn.report.quantities import Evidence
 
-from ...report.conftest import chapter, evidence_of, values_of
+from ...report.conftest import cells_of, chapter, check_counted, check_printed, evidence_of, own, values_of
 from . import fake_records as pretend
 
 ALL = chapter("long_short") | chapter("robustness")
@@ -45,14 +43,6 @@ def whole(tmp_path_factory):
     return evidence_of(small.write(tmp_path_factory.mktemp("long_short")))
 
 
-def own(name, evidence):
-    return Evidence(run for run in evidence.runs if run.study == TABLES[name].study)
-
-
-def cells_of(name, evidence):
-    return {(c.row.id, c.column.id): c for c in table.build(TABLES[name], own(name, evidence))}
-
-
 def test_all_tables_are_there():
     assert set(TABLES) - set(ADDITIONS) == set(DEFINED)
     assert all(TABLES[name].category == "Additions" for name in ADDITIONS)
@@ -62,29 +52,13 @@ def test_all_tables_are_there():
 
 
 @pytest.mark.parametrize("name", DEFINED)
-def test_every_published_number_stands_in_exactly_one_cell(name, tmp_path):
-    cells = cells_of(name, evidence_of(tmp_path)).values()
-    shown = [value for cell in cells for value in cell.printed.values() if value.value is not None]
-    values = TABLES[name].published["paper"].values()
-    wanted = [v for v in values if v.value is not None and v.column in PART.get(name, {v.column})]
-    assert sorted(map(repr, shown)) == sorted(map(repr, wanted))
-
-
-@pytest.mark.parametrize("name", DEFINED)
-def test_every_cell_that_is_counted_has_a_printed_number(name, tmp_path):
-    for cell in cells_of(name, evidence_of(tmp_path)).values():
-        if cell.row.applies(cell.column.id):
-            assert cell.published, (name, cell.row.id, cell.column.id)
-            assert cell.status == "not_run"
+def test_every_published_number_stands_in_exactly_one_cell_and_every_cell_has_one(name, tmp_path):
+    check_printed(name, evidence_of(tmp_path), lambda v: v.column in PART.get(name, {v.column}))
 
 
 @pytest.mark.parametrize("name", DEFINED)
 def test_cells_are_counted(name, whole, tmp_path):
-    nothing, found = (
-        coverage.cover(TABLES[name], own(name, known)) for known in (evidence_of(tmp_path), whole)
-    )
-    assert (nothing.measured, nothing.defined) == (0, DEFINED[name][0])
-    assert (found.measured, found.defined) == DEFINED[name][::-1] and not found.addition
+    check_counted(name, whole, evidence_of(tmp_path), *DEFINED[name])
 
 
 def test_rows_that_are_only_printed_are_no_cells_and_nothing_is_missing_of_them(whole):
@@ -137,7 +111,7 @@ def test_window_and_rank_are_those_of_the_runs(tmp_path):
     assert cells["long_short_best", "text/rank"].status == "not_run"
 
 
-def test_perturbed_texts(whole):
+def test_perturbed_texts_have_their_accuracies_and_losses(whole):
     cells = cells_of("zhu2022.table5.3", whole)
     assert cells["dynamic", "text/none"].mean == pytest.approx(0.645)
     assert cells["dynamic", "text/insertion"].mean == pytest.approx(0.605)

@@ -1,8 +1,5 @@
 """train_long_char_lm: phases, the record, bits against a slow float64 sum, exact resume, divergence, refusals."""
 
-from __future__ import annotations
-
-import contextlib
 import copy
 import json
 import math
@@ -13,14 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from relearn import cli
 from relearn.data.prepared_stream import load_prepared_stream, prepare, save_stream
 from relearn.models import long_short_lm
 from relearn.runs import record
 from relearn.steps.trained import clock as clocks
 from relearn.studies.long_short.steps import train_long_char_lm as predict
 
-from ...steps.recorded import killed, rows_of
+from ...steps.recorded import by_command, check_resumes, rows_of
 
 SETTINGS: dict[str, Any] = {
     "attention": "long_short",
@@ -60,16 +56,13 @@ class Bench:
         content = b"".join(words[i] for i in draws.integers(0, len(words), 600))
         save_stream(prepare(content, name="words")[0], self.stream)
 
-    def run(self, name: str, **changes: Any) -> int:
-        settings = {**copy.deepcopy(SETTINGS), **changes}
-        words = ["long_short", "train_long_char_lm", "--settings", json.dumps(settings), "--device", "cpu"]
-        words += ["--input", "stream", str(self.stream), "--out", str(self.runs / name)]
-        return cli.main([*words, "--label", "dataset=words", "--label", "variant=dual_norm"])
-
-    def done(self, name: str, **changes: Any) -> dict:
-        code = self.run(name, **changes)
-        assert code == 0, f"ended with {code}"
-        return record.read(self.runs / name)
+    def run(self, name: str, **changes: Any) -> dict:
+        settings, labels = (
+            {**copy.deepcopy(SETTINGS), **changes},
+            {"dataset": "words", "variant": "dual_norm"},
+        )
+        step = "train_long_char_lm"
+        return by_command("long_short", step, self.runs / name, settings, labels, stream=self.stream)
 
     def rows(self, name: str, file: str = "history.csv") -> list[dict[str, str]]:
         return rows_of(self.runs / name / file)
@@ -78,7 +71,7 @@ class Bench:
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     bench = Bench(tmp_path_factory.mktemp("predict"))
-    bench.done("run")
+    bench.run("run")
     return bench
 
 
@@ -146,7 +139,7 @@ def test_the_curve_is_the_cached_form_of_the_phase(bench: Bench) -> None:
 
 def test_the_released_evaluation_keeps_its_context(bench: Bench) -> None:
     way = {**SETTINGS["evaluation"], "form": "cached", "context": 16, "step": 8}
-    done = bench.done("cached", evaluation=way)
+    done = bench.run("cached", evaluation=way)
     whole = record.read(bench.runs / "run")["metrics"]
     assert done["metrics"]["valid_history_bpc"] == whole["valid_history_bpc"]  # the same network
     assert done["metrics"]["valid_bpc"] != whole["valid_bpc"]
@@ -167,12 +160,12 @@ def test_norms_are_one_at_the_start_with_dual_norm_and_above_without(bench: Benc
     metrics = record.read(bench.runs / "run")["metrics"]
     assert metrics["norm_ratio_start_max"] == pytest.approx(1, abs=0.01)
     assert metrics["norm_ratio_start_min"] == pytest.approx(1, abs=0.01)
-    without = bench.done("bare", dual_norm=False, phases=[{**SETTINGS["phases"][0], "steps": 1}])
+    without = bench.run("bare", dual_norm=False, phases=[{**SETTINGS["phases"][0], "steps": 1}])
     assert without["metrics"]["norm_ratio_start_min"] > 1.02
 
 
 def test_full_attention_has_no_norms_and_sees_the_same_context(bench: Bench) -> None:
-    done = bench.done("full", attention="full", phases=[{**SETTINGS["phases"][0], "steps": 2}])
+    done = bench.run("full", attention="full", phases=[{**SETTINGS["phases"][0], "steps": 2}])
     assert not bench.rows("full", "norms.csv") and "norm_ratio_start_max" not in done["metrics"]
     net = long_short_lm.FILE.load(bench.runs / "full/model.safetensors")
     ids = load_prepared_stream(bench.stream).parts["test"][:60].tolist()
@@ -184,20 +177,14 @@ def test_a_killed_job_resumes_and_ends_the_same(bench: Bench, stop: Any) -> None
     def here(_: Any, state: dict[str, Any]) -> bool:
         return state.get("phase") == 1 if stop == "phase" else state["steps"] == stop
 
-    name = f"again_{stop}"
-    with killed(here), contextlib.suppress(KeyboardInterrupt):
-        assert bench.run(name) != 0
-    assert not (bench.runs / name / "record.json").exists()
-    done, whole = bench.done(name), record.read(bench.runs / "run")
-    assert any("resumed" in note for note in done["notes"])
-    assert {**done["metrics"], "step_s": 0} == {**whole["metrics"], "step_s": 0}
-    assert done["outputs"] == whole["outputs"]  # history, norms and weights, bit for bit
+    whole, out = record.read(bench.runs / "run"), bench.runs / f"again_{stop}"
+    check_resumes(lambda: bench.run(out.name), out, whole, here)
 
 
 def test_a_divergence_is_a_result_without_bits(bench: Bench) -> None:
     phases = copy.deepcopy(SETTINGS["phases"])
     phases[1] |= {"lr": 1.0e30, "warmup_steps": 0}
-    done = bench.done("diverged", phases=phases)
+    done = bench.run("diverged", phases=phases)
     assert done["outcome"] == "diverged" and 61 <= done["outcome_step"] <= 64
     assert "test_bpc" not in done["metrics"] and done["metrics"]["norm_ratio_start_max"] < 1.01
     assert [row["moment"] for row in bench.rows("diverged", "norms.csv")] == ["start"]

@@ -1,15 +1,11 @@
 """train_lra: numbers of tiny runs against their files; pairing; resuming; divergence; where batches may be trimmed."""
 
-from __future__ import annotations
-
-import json
 import math
 from pathlib import Path
 
 import pytest
 import torch
 
-from relearn import cli
 from relearn.data.lra.batches import SequenceBatches
 from relearn.data.lra.sequences import load
 from relearn.layers.efficient import KINDS
@@ -18,7 +14,7 @@ from relearn.models.lra_encoder import create
 from relearn.runs import record
 from relearn.studies.long_short.steps import train_lra as understand
 
-from ...steps.recorded import killed, loaded, rows_of
+from ...steps.recorded import by_command, check_resumes, rows_of
 
 DATA = {
     "text": {"dataset": "python", "max_length": 48, "form": {}},
@@ -56,21 +52,17 @@ class Bench:
     def __init__(self, root: Path) -> None:
         self.runs = root / "results/mini/runs/long_short"
 
-    def step(self, step: str, name: str, settings: dict, *more: str, code: int = 0) -> dict:
-        words = ["long_short", step, "--settings", json.dumps(settings), "--device", "cpu"]
-        assert cli.main([*words, "--out", str(self.runs / name), *more]) == code
-        return record.read(self.runs / name) if code == 0 else {}
-
     def data(self, task: str) -> Path:
-        path = self.runs / task / "data.safetensors"
-        if not path.exists():
-            self.step("prepare_lra", task, {"task": task, **DATA[task], **SAMPLES}, "--label", f"task={task}")
-        return path
+        out = self.runs / task
+        if not out.exists():
+            settings = {"task": task, **DATA[task], **SAMPLES}
+            by_command("long_short", "prepare_lra", out, settings, {"task": task})
+        return out / "data.safetensors"
 
     def run(self, name: str, task: str = "text", *, seed: int = 0, code: int = 0, **changes: object) -> dict:
-        settings = {**SETTINGS, **changes}
-        more = ["--input", "data", str(self.data(task)), "--label", f"task={task}", "--seed", str(seed)]
-        return self.step("train_lra", name, settings, *more, code=code)
+        settings, labels = {**SETTINGS, **changes}, {"task": task}
+        given = {"data": self.data(task), "seed": seed, "code": code}
+        return by_command("long_short", "train_lra", self.runs / name, settings, labels, **given)
 
     def rows(self, name: str, file: str) -> list[dict[str, str]]:
         return rows_of(self.runs / name / file)
@@ -193,19 +185,10 @@ def test_batches_are_the_same_for_every_attention(bench: Bench, monkeypatch: pyt
 
 
 def test_a_killed_run_goes_on_where_it_was(bench: Bench) -> None:
-    whole = bench.run("whole", steps=120)
-    with (
-        killed(lambda _, state: state["steps"] == 50),
-        pytest.raises((AssertionError, KeyboardInterrupt)),
-    ):
-        bench.run("resumed", steps=120)
-    assert not (bench.runs / "resumed/record.json").exists()
-    with loaded() as seen:
-        resumed = bench.run("resumed", steps=120)
-    assert seen[0]["steps"] == 50
-    timed = dict.fromkeys(("step_s", "load_s", "data_share_frac"), 0)
-    assert {**resumed["metrics"], **timed} == {**whole["metrics"], **timed}
-    assert resumed["outputs"] == whole["outputs"]  # bit for bit
+    whole, again = bench.run("whole", steps=120), bench.runs / "resumed"
+    at_50 = lambda _, state: state["steps"] == 50  # noqa: E731
+    timed = ("step_s", "load_s", "data_share_frac")
+    check_resumes(lambda: bench.run("resumed", steps=120), again, whole, at_50, timed)
 
 
 def test_a_run_that_diverges_keeps_its_start(bench: Bench) -> None:
@@ -254,10 +237,6 @@ def test_trimming_what_is_no_padding_changes_much() -> None:
     assert (logits_of("linear", 90, None) - logits_of("linear", 160, None)).abs().max() > 1e-4
 
 
-def test_an_attention_that_is_not_there(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    bench.data("text")
-    settings = {**SETTINGS, "attention": "flash"}
-    words = ["long_short", "train_lra", "--settings", json.dumps(settings), "--device", "cpu"]
-    words += ["--out", str(bench.runs / "flash"), "--input", "data", str(bench.data("text"))]
-    assert cli.main(words) != 0
+def test_an_unknown_attention_is_refused(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    bench.run("flash", attention="flash", code=2)
     assert "attention: 'flash'" in capsys.readouterr().err.strip().splitlines()[-1]

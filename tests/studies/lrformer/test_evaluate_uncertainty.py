@@ -1,7 +1,5 @@
 """uncertainty: every table recomputed by hand from the network, the same images for every network, both kinds of head."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from pathlib import Path
@@ -18,11 +16,10 @@ from relearn.measures.calibration import calibration
 from relearn.measures.ood import separation
 from relearn.models import vision
 from relearn.models.files import ModelFile
-from relearn.runs import record
 from relearn.steps import prepare_images as prepare
 from relearn.studies.lrformer.steps import evaluate_uncertainty as uncertainty
 
-from ...steps.recorded import rows_of
+from ...steps.recorded import made_by, rows_of
 
 SETS = ["uniform_noise", "natural_patches", "corrupted"]
 DISTANCES = [0.0, 1.0, 4.0, 40.0]
@@ -75,25 +72,14 @@ class Runs:
         }
 
     def step(self, module, name, settings, inputs, seed=0) -> dict:
-        what = {
-            "study": "lrformer",
-            "paper": "ye2023",
-            "step": module.__name__.rpartition(".")[2],
-            "scale": "mini",
-        }
-        with record.Run(
-            self.root / name, **what, labels={"variant": name}, seed=seed, settings=settings
-        ) as one:
-            module.run(one, dict(settings), inputs, "cpu", "fp32")
-        done = record.read(self.root / name)
-        assert record.verify_outputs(done) == []
-        return done
+        out, labels = self.root / name, {"variant": name}
+        return made_by(module, out, settings, labels, inputs, study="lrformer", seed=seed)
 
     def of(self, kind: str, name: str, seed: int = 0, **changes) -> dict:
         """The step on one of the stand-ins."""
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(ModelFile, "load", lambda file, path, device: self.nets[kind])
-            inputs = {"data": [self.data_file], "network": [Path("none")]}
+            inputs = {"data": [self.data_file], "network": [self.data_file]}
             return self.step(uncertainty, name, SETTINGS | changes, inputs, seed)
 
     def rows(self, name: str, file: str) -> list[dict[str, str]]:

@@ -1,7 +1,5 @@
 """ye2023's trained part: its claim reproduced, contradicted, missing and underpowered; tables and figures of uncertainty."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

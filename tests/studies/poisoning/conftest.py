@@ -1,16 +1,11 @@
 """One tiny chain of real steps on the real digits, made once: prepare → pretrain → craft → filter → train."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
 
 import pytest
 
-from relearn import cli
-
 from ...report.conftest import evidence, make_study, root  # noqa: F401 (fixtures)
-from ...steps.recorded import rows_of
+from ...steps.recorded import by_command, rows_of
 
 TRIALS = {"poison_class": 8, "target_class": 6, "poisons": 2, "targets": 3}
 NETWORK = {"architecture": "ResNet18", "width": 0.125, "depth": 0.25}
@@ -53,24 +48,9 @@ class Chain:
 
     def step(self, step: str, name: str, settings: dict, labels: dict | None = None, **inputs) -> dict:
         """Run a step to a folder; returns its record. Inputs are files below runs/."""
-        words = [
-            "poisoning",
-            step,
-            "--settings",
-            json.dumps(settings),
-            "--out",
-            str(self.path(name)),
-            "--device",
-            "cpu",
-        ]
         for key, files in inputs.items():
-            files = [files] if isinstance(files, str) else files
-            words += ["--input", key, *(str(self.path(file)) for file in files)]
-        for key, value in (labels or {}).items():
-            words += ["--label", f"{key}={value}"]
-        code = cli.main(words)
-        assert code == 0, f"{step} ended with {code}"
-        return json.loads((self.path(name) / "record.json").read_text())
+            inputs[key] = [self.path(file) for file in ([files] if isinstance(files, str) else files)]
+        return by_command("poisoning", step, self.path(name), settings, labels, **inputs)
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,6 @@
 ``Study`` is the transfer study; the other settings and evaluations are in fake_settings.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The runs of the study outside the transfer setting, as ``extras`` of fake_records.Study."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable, Mapping

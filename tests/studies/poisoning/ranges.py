@@ -1,8 +1,6 @@
 """What the section ``poisoning`` of params.yaml may hold: each key's range from both sides, and the checks between keys."""
 
-from __future__ import annotations
-
-from typing import Any
+from ...params.rules import Range, Rule, rule
 
 P = "poisoning"
 CIFAR = {f"{P}.prepare.dataset": "cifar10"}
@@ -13,7 +11,7 @@ STUDIES = f"{P}.studies"
 PAIR = ["SENet18", "ResNet18"]
 
 # key: (allowed, refused), every bound from both sides
-RANGES: dict[str, tuple[list[Any], list[Any]]] = {
+RANGES: dict[str, Range] = {
     f"{P}.seeds": (
         [[0], [TOO_MANY_SEEDS - 1, 3]],
         [[], [-1], [TOO_MANY_SEEDS], [1, 1], [0.5], ["0"], [True], 0],
@@ -128,55 +126,27 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
 }
 
 # (values that are just allowed together, values that are not, the key that the message must name)
-RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    (
-        {f"{P}.prepare.fine_tune_per_class": 50},
-        {f"{P}.prepare.fine_tune_per_class": 71},
-        f"{P}.prepare.fine_tune_per_class",
-    ),
+RULES: list[Rule] = [
+    rule(f"{P}.prepare.fine_tune_per_class", 50, 71),
     (
         {f"{P}.prepare.pool_start": 94, f"{P}.train.end_to_end.test_images": 100},
         {f"{P}.prepare.pool_start": 95},
         f"{P}.prepare.pool_start",
     ),
-    (
-        {f"{P}.prepare.pool_start": 70},
-        {f"{P}.prepare.pool_start": 69},
-        f"{P}.prepare.pool_start",
-    ),
-    (
-        {**CIFAR, f"{P}.prepare.pool_start": 4930},
-        {**CIFAR, f"{P}.prepare.pool_start": 4931},
-        f"{P}.prepare.pool_start",
-    ),
-    ({f"{P}.craft.poisons": 50}, {f"{P}.craft.poisons": 51}, f"{P}.craft.poisons"),
-    ({f"{P}.craft.targets": 20}, {f"{P}.craft.targets": 21}, f"{P}.craft.targets"),
-    ({f"{P}.craft.target_class": 2}, {f"{P}.craft.target_class": 1}, f"{P}.craft.target_class"),
-    ({f"{P}.filter.deep_knn.k": 499}, {f"{P}.filter.deep_knn.k": 500}, f"{P}.filter.deep_knn.k"),
-    (
-        {f"{P}.filter.deep_knn.k": 500, f"{P}.filter.deep_knn.include_self": True},
-        {f"{P}.filter.deep_knn.k": 501, f"{P}.filter.deep_knn.include_self": True},
-        f"{P}.filter.deep_knn.k",
-    ),
-    (
-        {f"{P}.filter.deep_knn.sweep": [2, 499]},
-        {f"{P}.filter.deep_knn.sweep": [2, 500]},
-        f"{P}.filter.deep_knn.sweep[1]",
-    ),
+    rule(f"{P}.prepare.pool_start", 70, 69),
+    rule(f"{P}.prepare.pool_start", 4930, 4931, CIFAR),
+    rule(f"{P}.craft.poisons", 50, 51),
+    rule(f"{P}.craft.targets", 20, 21),
+    rule(f"{P}.craft.target_class", 2, 1),
+    rule(f"{P}.filter.deep_knn.k", 499, 500),
+    rule(f"{P}.filter.deep_knn.k", 500, 501, {f"{P}.filter.deep_knn.include_self": True}),
+    rule(f"{P}.filter.deep_knn.sweep", [2, 499], [2, 500], at="[1]"),
     *(
-        (
-            {f"{P}.train.{recipe}.epochs": 7, f"{P}.train.{recipe}.milestones": [3, 6]},
-            {f"{P}.train.{recipe}.epochs": 7, f"{P}.train.{recipe}.milestones": [3, 7]},
-            f"{P}.train.{recipe}.milestones[1]",
-        )
+        rule(f"{P}.train.{recipe}.milestones", [3, 6], [3, 7], {f"{P}.train.{recipe}.epochs": 7}, at="[1]")
         for recipe in ("transfer", "end_to_end")
     ),
     *(
-        (
-            {f"{P}.{section}.batch_size": most},
-            {f"{P}.{section}.batch_size": most + 1},
-            f"{P}.{section}.batch_size",
-        )
+        rule(f"{P}.{section}.batch_size", most, most + 1)
         for section, most in (
             ("pretrain.training", 700),
             ("adversarial_training.training", 700),
@@ -186,53 +156,21 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     # who is attacked is there
     *(
-        (
-            {f"{STUDIES}.{study}.victims": ["DenseNet121", "SENet18"]},
-            {f"{STUDIES}.{study}.victims": ["DenseNet121", "GoogLeNet"]},
-            f"{STUDIES}.{study}.victims[1]",
-        )
+        rule(f"{STUDIES}.{study}.victims", ["DenseNet121", "SENet18"], ["DenseNet121", "GoogLeNet"], at="[1]")
         for study in ("dropout", "overlap", "end_to_end", "imbalance")
     ),
-    (
-        {f"{STUDIES}.white_box.victim": "DenseNet121"},
-        {f"{STUDIES}.white_box.victim": "GoogLeNet"},
-        f"{STUDIES}.white_box.victim",
-    ),
+    rule(f"{STUDIES}.white_box.victim", "DenseNet121", "GoogLeNet"),
     # targets of a study are among all targets
-    (
-        {f"{P}.craft.targets": 7, f"{STUDIES}.end_to_end.targets": 7},
-        {f"{P}.craft.targets": 7, f"{STUDIES}.end_to_end.targets": 8},
-        f"{STUDIES}.end_to_end.targets",
-    ),
-    (
-        {f"{P}.craft.targets": 7, f"{STUDIES}.feature_plane.target": 6},
-        {f"{P}.craft.targets": 7, f"{STUDIES}.feature_plane.target": 7},
-        f"{STUDIES}.feature_plane.target",
-    ),
+    rule(f"{STUDIES}.end_to_end.targets", 7, 8, {f"{P}.craft.targets": 7}),
+    rule(f"{STUDIES}.feature_plane.target", 6, 7, {f"{P}.craft.targets": 7}),
     # a class is cut, and neighbours are among what is left: 9 classes of 50 and the smallest size, less the image itself
-    (
-        {f"{STUDIES}.imbalance.class_sizes": [2, 50]},
-        {f"{STUDIES}.imbalance.class_sizes": [2, 51]},
-        f"{STUDIES}.imbalance.class_sizes[1]",
-    ),
-    (
-        {f"{STUDIES}.imbalance.class_sizes": [3, 50], f"{STUDIES}.imbalance.k": 452},
-        {f"{STUDIES}.imbalance.class_sizes": [3, 50], f"{STUDIES}.imbalance.k": 453},
-        f"{STUDIES}.imbalance.k",
-    ),
-    (
-        {f"{STUDIES}.imbalance.k": 452, f"{P}.filter.deep_knn.include_self": True},
-        {f"{STUDIES}.imbalance.k": 453, f"{P}.filter.deep_knn.include_self": True},
-        f"{STUDIES}.imbalance.k",
-    ),
+    rule(f"{STUDIES}.imbalance.class_sizes", [2, 50], [2, 51], at="[1]"),
+    rule(f"{STUDIES}.imbalance.k", 452, 453, {f"{STUDIES}.imbalance.class_sizes": [3, 50]}),
+    rule(f"{STUDIES}.imbalance.k", 452, 453, {f"{P}.filter.deep_knn.include_self": True}),
     # test images: of the digits what the two parts leave of 1797, of CIFAR-10 its own 10,000
     *(
-        ({f"{P}.{key}": 397}, {f"{P}.{key}": 398}, f"{P}.{key}")
+        rule(f"{P}.{key}", 397, 398)
         for key in ("train.end_to_end.test_images", "evaluate.pgd.images", "evaluate.corruptions.images")
     ),
-    (
-        {**CIFAR, f"{P}.evaluate.corruptions.images": 10_000},
-        {**CIFAR, f"{P}.evaluate.corruptions.images": 10_001},
-        f"{P}.evaluate.corruptions.images",
-    ),
+    rule(f"{P}.evaluate.corruptions.images", 10_000, 10_001, CIFAR),
 ]

@@ -1,7 +1,5 @@
 """Each verdict is reached by a study that deserves it, through records, predicate and judgement."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from relearn.report import claims, claims_formats
 from relearn.studies.poisoning.claims import PREDICATES
 
+from ...report import conftest as report
 from ...report.conftest import FOLDERS, SECTIONS, evidence_of
 from .fake_records import write_run
 
@@ -28,8 +27,7 @@ HELD = {"inside_count": 50, "inside_separators_count": 0, "outside_count": 50, "
 
 
 def judged(evidence, name=None):
-    section = {"poisoning": DEFINED["poisoning"]}
-    found = {claim.id: claim for claim in claims.judge_all(section, {"poisoning": evidence}, SECTIONS)}
+    found = report.judged({"poisoning": DEFINED["poisoning"]}, evidence)
     return found[name] if name else found
 
 
@@ -59,12 +57,6 @@ def test_what_has_no_predicate_is_not_run_and_says_so(evidence):
     unwritten = [claim for claim in others if (claim.section, claim.id) not in written]
     assert unwritten and all(claim.reasons == ("no predicate in this version",) for claim in unwritten)
     assert all(claim.reasons == ("no runs",) for claim in others if claim not in unwritten)
-
-
-def test_no_records_at_all(tmp_path):
-    found = judged(evidence_of(tmp_path))
-    assert {claim.verdict for claim in found.values()} == {"not_run"}
-    assert found["cp_beats_fc"].missing == ("no runs for convex polytope - feature collision",)
 
 
 def test_effect_of_the_paired_difference_by_hand(evidence):
@@ -327,7 +319,7 @@ def test_k_rule_doubts_when_victims_disagree(judge_study):
         ({"outside_separators_count": 49}, "contradicted"),
     ],
 )
-def test_hull_counts(judge_study, change, word):
+def test_the_hull_claim_counts_its_cases(judge_study, change, word):
     claim = judge_study("hull_proposition", victims=(), hull=HELD | change)
     assert claim.verdict == word and claim.count() == {"cases": 100}
     assert claims.tally([claim]) == {}  # a theorem's check is no finding about the paper

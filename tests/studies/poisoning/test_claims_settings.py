@@ -1,7 +1,5 @@
 """The claims of the other settings: each reads its own runs, its own victims, and reaches its verdicts."""
 
-from __future__ import annotations
-
 import pytest
 
 from ...report.conftest import evidence_of

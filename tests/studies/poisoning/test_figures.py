@@ -1,7 +1,5 @@
 """Figures show the points they keep, equal points give equal bytes, and nothing measured is no failure."""
 
-from __future__ import annotations
-
 import csv
 import importlib
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Figures of images, curves and points: what they plot is what the records' files hold."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A user's own filter and own poisons, measured by the real steps on a tiny results folder."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable

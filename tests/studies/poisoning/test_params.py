@@ -3,8 +3,6 @@
 Every attack has a card, every card says everything, and the reference to the source is among it.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin

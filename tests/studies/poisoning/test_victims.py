@@ -3,8 +3,6 @@
 adversarial_training: it continues from the victim, makes it more robust, and a killed job ends in the same bits.
 """
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

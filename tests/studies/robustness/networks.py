@@ -1,7 +1,5 @@
 """Small networks and folders of images for the tests of robustness; a slow truth image by image."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path

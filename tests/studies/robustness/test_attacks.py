@@ -1,7 +1,5 @@
 """Attacks on a linear network, whose robust accuracy is known exactly; PGD's rows are PGD's own, AutoAttack's are no larger."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 
@@ -98,7 +96,7 @@ def test_rows_are_those_of_the_method(checks: bool) -> None:
     )
 
 
-def test_refusals() -> None:
+def test_wrong_arguments_are_refused() -> None:
     net, images, labels = linear()
     wanted: dict[str, Any] = {"eps": [0.1], "steps": 2, "restarts": 1, "images": 5, "checks": False}
     more: dict[str, Any] = {"steps": 2, "restarts": 1, "checks": False, "seed": 0, "precision": "fp32"}

@@ -1,7 +1,5 @@
 """withstand: every table recomputed image by image from the network, what mCE is relative to, networks that know nothing."""
 
-from __future__ import annotations
-
 import csv
 import re
 from pathlib import Path

@@ -3,8 +3,6 @@
 Rows of CIFAR-10-C's released arrays against a slow count; no mCE relative to AlexNet, which saw other images.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ImageNet's derived sets: every row against a slow count image by image, masks, missing classes, images that cannot be decoded."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator
@@ -245,7 +243,7 @@ def test_a_hash_says_which_images(sets: dict[str, Path], tmp_path: Path) -> None
     assert hash_of_pixels(pixels, labels) != hash_of_pixels(pixels.reshape(2, 4, 1, 1), labels)
 
 
-def test_refusals(net, sets: dict[str, Path]) -> None:
+def test_wrong_arguments_are_refused(net, sets: dict[str, Path]) -> None:
     ten = network(classes=10)
     for one, given, protocol, said in (
         (net, {"v3": sets["v2"]}, {}, "set 'v3' is unknown; allowed: val, real, v2, c, a, r, nine"),
