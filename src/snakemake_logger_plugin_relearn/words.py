@@ -39,6 +39,8 @@ def error_of(logs: Sequence[str]) -> str:
             found = [line.strip() for line in lines if line.strip()]
             if found:
                 return found[-1][:ERROR]
+    if not any(Path(log).exists() for log in logs):
+        return "it never started: a queue may have refused what it asks for (see `scontrol show job`)"
     return "it ended without a word; was it killed? (see the kernel's messages, and `relearn recover`)"
 
 

@@ -159,8 +159,17 @@ def test_a_job_that_was_killed_has_no_last_word(engine: Callable[..., Engine], t
     run = engine()
     run.plan(poisoning_train=1)
     run.begin(1)
-    run.fail(1, str(tmp_path / "missing.log"))
+    (tmp_path / "empty.log").touch()
+    run.fail(1, str(tmp_path / "empty.log"))
     assert "  error: it ended without a word; was it killed?" in run.stream.getvalue()
+
+
+def test_a_job_without_a_log_never_started(engine: Callable[..., Engine], tmp_path: Path) -> None:
+    run = engine()
+    run.plan(poisoning_train=1)
+    run.begin(1)
+    run.fail(1, str(tmp_path / "missing.log"))
+    assert "  error: it never started: a queue may have refused" in run.stream.getvalue()
 
 
 def test_a_refusal_of_the_parameters_is_a_line_for_each_fault_without_frames(

@@ -22,6 +22,7 @@ MOST = 60  # jobs of the queue for scale mini
 class Run(NamedTuple):
     rule: str
     before: list[str]
+    mem_mb: int = 0
 
 
 @cache
@@ -34,7 +35,9 @@ def runs_of(scale: str) -> dict[str, Run]:
             for run in family.runs:
                 files = [file for files in family.inputs_of(**run).values() for file in files]
                 folder = posixpath.dirname(family.path(**run))
-                found[folder] = Run(f"{study}_{name}", [posixpath.dirname(file) for file in files])
+                found[folder] = Run(
+                    f"{study}_{name}", [posixpath.dirname(file) for file in files], family.needs.mem_mb
+                )
     return found
 
 
@@ -116,3 +119,11 @@ def test_no_group_waits_for_itself(profile: dict[str, Any], scale: str) -> None:
 def test_a_group_that_fails_keeps_what_it_has_finished(profile: dict[str, Any]) -> None:
     """When it retries, Snakemake rebuilds a whole group; when a group fails, it deletes its files, unless configured otherwise."""
     assert profile["keep-incomplete"] is True and profile["retries"] == 0
+
+
+def test_a_group_asks_for_no_more_memory_than_one_run(profile: dict[str, Any]) -> None:
+    """Runs side by side add up their memory; the queue refuses a group that asks for more than a node has."""
+    limit = int(pairs(profile["resources"])["mem_mb"])
+    assert pairs(profile["set-resource-scopes"])["mem_mb"] == "local"
+    needs = [run.mem_mb for scale in ("mini", "small") for run in runs_of(scale).values()]
+    assert max(needs) <= limit < 2 * max(needs)  # every run fits; without the limit, two could ask for more
