@@ -153,21 +153,23 @@ def encoder(given: Mapping[str, Any], attention: str, task: Mapping[str, Any]) -
 def character_model(given: Mapping[str, Any], name: str, length: int) -> Counts:
     r"""Operation counts of the character model of protocol ``curve`` on one sequence, in closed form.
 
-    .. math:: \mathrm{products} = L \, [4 (2N + P) D^2 + 4 N D F + 2 K D^2 + 6 N K D] + 2 N D V
+    .. math:: \mathrm{products} = L \, [4 (2N + P) D^2 + 4 N D F + 2 M D^2 + N (4 K + 2 M) D] + 2 N D V
 
-    N is the length and P the number of cached positions. A query is multiplied with K keys and K position vectors, and averages K
-    values: K = N + P with full attention; with long-short attention K = 2w + r (N + P) / l, the window's and the compressed ones.
+    N is the length and P the number of cached positions. A query is multiplied with K keys and M position vectors, and averages K
+    values. With full attention, K = M = N + P. With long-short attention, K = 2w + r (N + P) / l, those of the window and the
+    compressed ones, and M = 2w + (N + P) / l.
     """
     layers, dim, ffn = given["layers"], given["dim"], given["ffn"]
     past = {"full": length, "long_short": length, "long_short_window_cache": given["window"]}.get(name, 0)
     seen = length + past
-    keys = seen
+    keys = places = seen
     if name != "full":
-        keys = min(seen, 2 * given["window"]) + given["rank"] * seen / given["segment"]
-    linear = 4 * (2 * length + past) * dim**2 + 4 * length * dim * ffn + 2 * keys * dim**2
+        near = min(seen, 2 * given["window"])
+        keys, places = near + given["rank"] * seen / given["segment"], near + seen / given["segment"]
+    linear = 4 * (2 * length + past) * dim**2 + 4 * length * dim * ffn + 2 * places * dim**2
     outer = length * given["vocabulary"]
     return Counts(
-        products=layers * (linear + 6 * length * keys * dim) + 2 * outer * dim,
+        products=layers * (linear + length * (4 * keys + 2 * places) * dim) + 2 * outer * dim,
         moved=4 * layers * (length * (14 * dim + 3 * ffn) + 4 * past * dim)
         + MOVED * layers * given["heads"] * length * keys
         + 12 * outer,
