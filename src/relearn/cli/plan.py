@@ -26,6 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", default="cpu", help="cpu (this machine) | a100 | h100 | h200, by published peak"
     )
+    parser.add_argument(
+        "--precision",
+        default="fp32",
+        choices=("fp32", "bf16"),
+        help="of the jobs; forecasts are for fp32 in either case, as bf16 is not measured",
+    )
     parser.add_argument("--cores", type=int, help="cores of this machine that jobs may use; default: all")
     parser.add_argument("--json", action="store_true", help="for machines")
     other = parser.add_mutually_exclusive_group()
@@ -62,6 +68,8 @@ def main(args: argparse.Namespace) -> int:
         return calibrate(params)
     on = machine.this_machine(args.cores) if args.device == "cpu" else machine.device(args.device)
     found = summary.forecast(params, args.target, on=on, studies=args.study)
+    if args.precision != "fp32":
+        print(f"--precision {args.precision}: not measured; the forecast is for fp32", file=sys.stderr)
     if args.json:
         import json
 
