@@ -65,6 +65,16 @@ def test_json_has_the_sums_of_the_table(capsys: pytest.CaptureFixture[str]) -> N
     assert found["chain_s"]["forecast"] <= found["wall_s"]["forecast"] * 1.001
 
 
+def test_bf16_gets_the_forecast_of_fp32_and_the_page_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["plan", "--scale", "small", "long_short/benchmark_attention"]
+    pages = []
+    for precision in ("fp32", "bf16"):
+        assert cli.main([*asked, "--precision", precision]) == 0
+        pages.append(capsys.readouterr())
+    assert pages[0].out == pages[1].out and not pages[0].err
+    assert pages[1].err == "--precision bf16: not measured; the forecast is for fp32\n"
+
+
 def test_a_wrong_option_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["plan", "--device", "abacus"]) == 2
     assert "--device: found abacus, allowed: cpu" in capsys.readouterr().err
