@@ -127,3 +127,28 @@ def test_an_index_keeps_its_codes_and_reads_the_lists_that_it_probes() -> None:
     assert found.read == 1e6 * 1e4 * 16
     with pytest.raises(ValueError, match="probes: found 11, allowed: 1 to 10, the lists"):
         inverted_lists(100, 8, code=8, lists=10, probes=11)
+
+
+@pytest.mark.parametrize("name", ["full", "long_short", "long_short_window_cache", "long_short_no_cache"])
+def test_the_closed_form_of_a_character_model_with_a_cache_equals_its_counted_products(name: str) -> None:
+    import torch
+
+    from relearn.forecast.counting import Counter
+    from relearn.models.long_short_lm import create
+    from relearn.studies.long_short.steps.cost_cases import CURVES
+    from relearn.studies.long_short.work import character_model
+
+    sizes = {"layers": 2, "dim": 64, "heads": 2, "ffn": 96, "window": 32, "segment": 16, "rank": 2}
+    kind, cached = CURVES[name]
+    for length in (256, 1024):
+        past = {"length": length, "window": sizes["window"], "": 0}[cached]
+        with torch.device("meta"), torch.no_grad():
+            net = create(attention=kind, vocabulary=11, **sizes).train()
+            for part in net.modules():
+                if hasattr(part, "fused"):
+                    part.fused = False  # the same products without the hand-written backward pass
+            cache = [torch.zeros(1, past, sizes["dim"])] * sizes["layers"] if past else None
+            with Counter() as counter:
+                net(torch.ones(1, length, dtype=torch.int64), cache=cache)
+        found = character_model({**sizes, "vocabulary": 11}, name, length)
+        assert found.products == pytest.approx(counter.products, rel=0.05)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from relearn.studies.work import (
     FORWARD,
     TRAIN,
+    Counts,
     Job,
     Net,
     Pass,
@@ -109,7 +113,77 @@ def throughput(job: Job) -> Work:
     return Work([Pass(net, given["pairs"] + 1, given["batch_size"], FORWARD) for net in nets])
 
 
+def benchmark_attention(job: Job) -> Work:
+    """Every case in every round: a warm-up round precedes several rounds, and the memory of a curve's case takes one more call."""
+    given = job.settings
+    rounds = given["repeats"] + (given["repeats"] > 1)
+    if given["protocol"] == "latency":
+        passes = [
+            Pass(encoder(given, name, task), rounds, task["batch_size"] * (1 + task["pairs"]), mode)
+            for task in given["tasks"].values()
+            for name in given["attentions"]
+            for mode in (FORWARD, TRAIN)
+        ]
+        return Work(passes, "latency")
+    calls = rounds + given["memory"]
+    passes = [
+        Pass(character_model(given, name, length), calls, batch, TRAIN)
+        for name in given["attentions"]
+        for batch in given["batches"]
+        for length in given["lengths"]
+        if length <= given["longest"].get(name, length)
+    ]
+    return Work(passes, "curve")
+
+
+def encoder(given: Mapping[str, Any], attention: str, task: Mapping[str, Any]) -> Net:
+    """The LRA encoder of protocol ``latency``; its two documents, if it reads pairs, count as two samples."""
+    arguments = {
+        "attention": attention,
+        **{key: given[key] for key in ("layers", "dim", "heads", "ffn", "vocabulary", "classes")},
+        "max_length": task["length"],
+        "attention_arguments": {
+            **given["arguments"].get(attention, {}),
+            **task.get("arguments", {}).get(attention, {}),
+        },
+    }
+    return Net("relearn.models.lra_encoder:create", arguments, (task["length"],))
+
+
+def character_model(given: Mapping[str, Any], name: str, length: int) -> Counts:
+    r"""Operation counts of the character model of protocol ``curve`` on one sequence, in closed form.
+
+    .. math:: \mathrm{products} = L \, [4 (2N + P) D^2 + 4 N D F + 2 M D^2 + N (4 K + 2 M) D] + 2 N D V
+
+    N is the length and P the number of cached positions. A query is multiplied with K keys and M position vectors, and averages K
+    values. With full attention, K = M = N + P. With long-short attention, K = 2w + r (N + P) / l, those of the window and the
+    compressed ones, and M = 2w + (N + P) / l.
+    """
+    layers, dim, ffn = given["layers"], given["dim"], given["ffn"]
+    past = {"full": length, "long_short": length, "long_short_window_cache": given["window"]}.get(name, 0)
+    seen = length + past
+    keys = places = seen
+    if name != "full":
+        near = min(seen, 2 * given["window"])
+        keys, places = near + given["rank"] * seen / given["segment"], near + seen / given["segment"]
+    linear = 4 * (2 * length + past) * dim**2 + 4 * length * dim * ffn + 2 * places * dim**2
+    outer = length * given["vocabulary"]
+    return Counts(
+        products=layers * (linear + length * (4 * keys + 2 * places) * dim) + 2 * outer * dim,
+        moved=4 * layers * (length * (14 * dim + 3 * ffn) + 4 * past * dim)
+        + MOVED * layers * given["heads"] * length * keys
+        + 12 * outer,
+        calls=(40 if name == "full" else 80) * layers + 12,
+        weights=layers * (5 * dim**2 + 2 * dim * ffn) + dim * given["vocabulary"],
+    )
+
+
+MOVED = 60.0
+"""Bytes that attention reads and writes for each pair of query and key: two scores, their sum, mask, softmax, average."""
+
+
 WORK = {
+    "benchmark_attention": benchmark_attention,
     "train_lra": train_lra,
     "train_long_char_lm": train_long_char_lm,
     "convert_roberta": convert_roberta,
