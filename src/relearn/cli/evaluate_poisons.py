@@ -209,7 +209,7 @@ def _public_benchmark(args: argparse.Namespace) -> int:
     rows: list[measured.Row] = []
     with acquire(args.device) as device:
         for role, network in victims:
-            with Progress(f"{role} {network}") as progress:
+            with Progress(f"{role} {Path(network).name}") as progress:
                 how = {"seed": args.seed, "progress": progress}
                 if protocol.from_scratch:
                     how |= {"controls": args.controls, "device": device, "precision": args.precision}

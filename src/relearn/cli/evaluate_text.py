@@ -63,9 +63,10 @@ def main(args: argparse.Namespace) -> int:
         raise FileNotFoundError(
             f"{args.model}: no such file; allowed: a model.safetensors of `relearn freelb finetune`"
         )
-    for key, value in {"samples": args.samples, "query_budget": (args.query_budget or 1) - 1}.items():
-        if value < 0:
-            raise ValueError(f"--{key.replace('_', '-')}: found {getattr(args, key)}, allowed: 0 or more")
+    if args.samples < 0:
+        raise ValueError(f"--samples: found {args.samples}, allowed: 0 or more")
+    if args.query_budget is not None and args.query_budget < 1:
+        raise ValueError(f"--query-budget: found {args.query_budget}, allowed: 1 or more")
     library = text_attacks.load_library(args.stopwords, args.out / "stopwords")
     examples, source = max_loss_increase.read({"task": args.task, "samples": args.samples})
     with acquire(args.device) as device, Progress(f"{args.recipe} on {args.task}") as progress:
@@ -128,6 +129,10 @@ def lines(args: argparse.Namespace, found: dict[str, float]) -> list[str]:
     if found["unconfirmed_count"]:
         told.append(
             f"successes that the network did not confirm, counted as failures: {found['unconfirmed_count']:g}"
+        )
+    if found["answers_count"] < 2:
+        told.append(
+            "the network answers every text with the same class, so the success rate says NOTHING about robustness"
         )
     if args.stopwords != "nltk":
         told.append("stop words: scikit-learn's, not NLTK's, so the recipe is not quite the published one")

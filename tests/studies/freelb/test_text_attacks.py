@@ -142,6 +142,8 @@ def test_rates_are_those_of_brute_force(file: Path, part: Examples, library: Any
         assert row["queries"] == (changed[0] + 1 if changed else len(tried))
         assert row["perturbed"] == (neighbours(text)[changed[0]] if changed else text)
     found = text_attacks.summary(rows)
+    clean = {one for sample in part.rows for one in answers(net, tokenizer, [sample[0][0]])}
+    assert found["answers_count"] == len(clean) == 2
     tried_count = sum(row["outcome"] != "skipped" for row in rows)
     won = sum(row["outcome"] == "success" for row in rows)
     assert 0 < won < tried_count <= 24 and attack.cleared == tried_count
@@ -186,6 +188,24 @@ def test_a_recipe_that_cannot_be_built_says_so(file: Path, library: Any) -> None
         text_attacks.summary([{"outcome": "skipped"}])
 
 
+def test_a_network_with_one_answer_is_named(file: Path, part: Examples, library: Any) -> None:
+    from relearn.cli import evaluate_text
+
+    net, tokenizer = load(file)
+    with torch.no_grad():
+        for name, one in net.net.named_parameters():
+            if "classifier" in name:
+                one.zero_()
+                one[..., -1:] += 1.0 if one.dim() == 1 else 0.0
+    model = text_attacks.Probabilities(net, tokenizer, 16)
+    attack = text_attacks.wrapped(library, "deepwordbug", model)
+    found = text_attacks.summary(text_attacks.attack_all(model, part, attack))
+    assert found["success_frac"] == 0 and found["answers_count"] == 1
+    args = SimpleNamespace(recipe="deepwordbug", task="x", stopwords="nltk", out=Path())
+    assert any("says NOTHING" in line for line in evaluate_text.lines(args, found))
+    assert not any("NOTHING" in line for line in evaluate_text.lines(args, {**found, "answers_count": 2}))
+
+
 def task_of(part: Examples) -> text_tasks.TextTask:
     return text_tasks.TextTask("acceptability", part, part, part, "classification", 2, "accuracy", {})
 
@@ -206,6 +226,7 @@ def test_the_verb_prints_and_writes_what_it_measured(
     assert "the" in (tmp_path / "stopwords/corpora/stopwords/english").read_text().split()
     for more, said in (
         (["--samples", "-1"], "--samples: found -1, allowed: 0 or more"),
+        (["--query-budget", "0"], "--query-budget: found 0, allowed: 1 or more"),
         (["--recipe", "Nobody"], "recipe: found Nobody"),
     ):
         assert cli.main([*words, *more]) == 2

@@ -154,6 +154,9 @@ def attack_all(
 def summary(rows: Sequence[Row]) -> dict[str, float]:
     """Success rate with Wilson's 95% interval over the attacked texts, accuracies over all, and queries of an attacked text.
 
+    ``answers_count`` is the number of classes among the answers to the unchanged texts. A network with a single answer cannot be
+    attacked, and its success rate of 0 says nothing.
+
     Raises:
         ValueError: every text is skipped, so there is no rate.
     """
@@ -167,6 +170,7 @@ def summary(rows: Sequence[Row]) -> dict[str, float]:
             f"found no text of {len(rows)} that the network classifies correctly, allowed: one or more"
         )
     won = sum(row["outcome"] == "success" for row in tried)
+    answered = {row["predicted"] if row["outcome"] == "skipped" else row["label"] for row in rows}
     rate = wilson(won, len(tried))
     queries = [row["queries"] for row in tried]
     return {
@@ -178,6 +182,7 @@ def summary(rows: Sequence[Row]) -> dict[str, float]:
         "clean_accuracy_frac": len(tried) / len(rows),
         "attacked_accuracy_frac": (len(tried) - won) / len(rows),
         "unconfirmed_count": sum(row["outcome"] == "unconfirmed" for row in tried),
+        "answers_count": len(answered),
         "queries_mean": statistics.fmean(queries),
         "queries_median": statistics.median(queries),
     }
