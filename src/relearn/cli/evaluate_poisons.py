@@ -207,6 +207,7 @@ def _public_benchmark(args: argparse.Namespace) -> int:
     images = benchmark.read_poisons(args.poisons) if pickled else read(args.poisons)
     measured.check_poisons(images, trials, data, protocol)
     rows: list[measured.Row] = []
+    args.out.mkdir(parents=True, exist_ok=True)
     with acquire(args.device) as device:
         for role, network in victims:
             with Progress(f"{role} {Path(network).name}") as progress:
@@ -221,10 +222,10 @@ def _public_benchmark(args: argparse.Namespace) -> int:
                     net = files.load(Path(network), device)
                     made = measured.transfer(net, images, trials, data, protocol, **how)
             rows += [{"victim": role, "network": Path(network).name, **row} for row in made]
+            # after every victim, so that a finished one outlives an interruption
+            write_rows(args.out / "benchmark.csv", measured.COLUMNS, rows)
     found = measured.scores(rows)
     known = measured.published_rows(protocol)
-    args.out.mkdir(parents=True, exist_ok=True)
-    write_rows(args.out / "benchmark.csv", measured.COLUMNS, rows)
     body = {
         "protocol": asdict(protocol),
         "trials": {"count": len(images), "from": origin, "sha256": benchmark.digest(trials)},

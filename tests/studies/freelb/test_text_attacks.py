@@ -34,6 +34,10 @@ class FailedAttackResult(SimpleNamespace):
     pass
 
 
+class UntargetedClassification(SimpleNamespace):
+    query_budget = float("inf")
+
+
 class ModelWrapper:
     pass
 
@@ -48,7 +52,7 @@ class OneWord:
     def __init__(self, wrapper: Any) -> None:
         assert isinstance(wrapper, ModelWrapper)
         self.wrapper, self.cleared = wrapper, 0
-        self.goal_function = SimpleNamespace(query_budget=float("inf"))
+        self.goal_function = UntargetedClassification()
 
     @classmethod
     def build(cls, wrapper: Any) -> OneWord:
@@ -69,6 +73,11 @@ class OneWord:
 class Liar(OneWord):
     def attack(self, text: Any, label: int) -> Any:
         return _result(SuccessfulAttackResult, text if isinstance(text, str) else tuple(text.values()))
+
+
+class OtherGoal(OneWord):
+    def __init__(self, wrapper: Any) -> None:
+        self.goal_function = SimpleNamespace()
 
 
 class Downloads:
@@ -93,7 +102,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Any:
         "flair",
     )
     made = {name: ModuleType(name) for name in names}
-    recipes = {"DeepWordBugGao2018": OneWord, "Liar": Liar, "Downloads": Downloads}
+    recipes = {"DeepWordBugGao2018": OneWord, "Liar": Liar, "OtherGoal": OtherGoal, "Downloads": Downloads}
     vars(made["textattack.attack_recipes"]).update(recipes)
     vars(made["textattack.models.wrappers"]).update(ModelWrapper=ModelWrapper)
     vars(made["nltk"]).update(data=SimpleNamespace(path=[]))
@@ -179,6 +188,8 @@ def test_a_recipe_that_cannot_be_built_says_so(file: Path, library: Any) -> None
         ValueError, match=r"Downloads: cannot be built \(ConnectionError: no network\); allowed offline"
     ):
         text_attacks.wrapped(library, "Downloads", model)
+    with pytest.raises(ValueError, match="found goal SimpleNamespace, allowed: UntargetedClassification"):
+        text_attacks.wrapped(library, "OtherGoal", model)
     with pytest.raises(ValueError, match="max_length: found 17, allowed: 1 to 16"):
         text_attacks.Probabilities(*load(file), 17)
     ranking = SimpleNamespace(kind="ranking", longest=16)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 RECIPES = {"deepwordbug": "DeepWordBugGao2018", "pruthi": "Pruthi2019"}
 """Recipes of character changes that need no download besides the stop words, by short name."""
+GOAL = "UntargetedClassification"
 STOPWORDS = ("nltk", "sklearn")
 COLUMNS = ("id", "label", "outcome", "predicted", "queries", "text", "perturbed")
 INSTALL = "pip install 'relearn[textattack]' && pip install --no-deps textattack"
@@ -211,12 +212,15 @@ def wrapped(library: Any, recipe: str, model: Probabilities) -> Any:
             return model(texts)
 
     try:
-        return cls.build(Wrapper())
+        attack = cls.build(Wrapper())
     except Exception as error:  # of any class: what a recipe downloads, and how, is its own affair
         words = " ".join(str(error).replace("*", " ").split())[:160]
         raise ValueError(
             f"recipe {recipe}: cannot be built ({type(error).__name__}: {words}); allowed offline: {', '.join(RECIPES)}"
         ) from None
+    if (goal := type(attack.goal_function).__name__) != GOAL:
+        raise ValueError(f"recipe {recipe}: found goal {goal}, allowed: {GOAL}")
+    return attack
 
 
 def load_library(stopwords: str, folder: Path) -> Any:
