@@ -7,7 +7,7 @@ import os
 import pytest
 
 from relearn import cli
-from relearn.data import setups
+from relearn.data import public_benchmark, setups
 from relearn.data.arrays import load_prepared
 
 
@@ -87,7 +87,7 @@ def test_the_file_is_written_as_it_is_read():
 
 def test_the_verb_lists_prints_and_checks(digits, capsys):
     assert cli.main(["setups"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(setups.load())
+    assert len(capsys.readouterr().out.splitlines()) == len(setups.load()) + len(public_benchmark.SETUPS)
     assert cli.main(["setups", "digits-mini-v1"]) == 0
     assert json.loads(capsys.readouterr().out)["dataset"] == "digits"
     assert cli.main(["setups", "digits-mini-v1", "--check", str(digits)]) == 0

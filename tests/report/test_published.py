@@ -21,7 +21,7 @@ def test_every_file_can_be_read(path):
     assert values
     for value in values:
         assert value.value is None or value.outcome in ("ok", "not_converged")
-        assert re.match(r"(zhu2022|kim2020|qi2023|ye2023|touvron2021)\.", value.artefact)
+        assert re.match(r"(zhu2022|kim2020|qi2023|ye2023|touvron2021|schwarzschild202[01])\.", value.artefact)
     cells = [(value.artefact, value.row, value.column, value.metric) for value in values]
     assert len(set(cells)) == len(cells)
 

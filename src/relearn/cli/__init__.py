@@ -30,7 +30,7 @@ VERBS = (
     *("render", "publish", "track", "ui", "jobs", "pack", "adopt", "recover"),
     *("compare", "scoreboard", "plan", "power"),
     *("setups", "code", "validate", "dvc", "docs", "warm", "robustness"),
-    *("evaluate-filter", "evaluate-poisons", "bound", "release-models", "fetch-models"),
+    *("evaluate-filter", "evaluate-poisons", "evaluate-text", "bound", "release-models", "fetch-models"),
 )
 
 

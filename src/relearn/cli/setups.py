@@ -6,10 +6,17 @@ import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relearn.data.public_benchmark import Protocol
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="print this set-up as JSON; default: list all")
+    parser.add_argument(
+        "--trials", action="store_true", help="of the public benchmark: print its trials, which need CIFAR-10"
+    )
     parser.add_argument(
         "--check", type=Path, metavar="FILE", help="a data.safetensors of a step `prepare_images`"
     )
@@ -21,9 +28,9 @@ def main(args: argparse.Namespace) -> int:
     Raises:
         ValueError: an unknown name, or a data set that differs from the set-up's; one line.
     """
-    from relearn.data import setups
+    from relearn.data import public_benchmark, setups
 
-    known = setups.load()
+    known, public = setups.load(), public_benchmark.SETUPS
     if args.name is None:
         for setup in known.values():
             split = "/".join(str(count) for count in setup.split.values())
@@ -31,9 +38,17 @@ def main(args: argparse.Namespace) -> int:
                 f"{setup.name}: {setup.dataset}, {split} images per class, {len(setup.targets)} targets of class"
                 f" {setup.target_class}, {len(setup.bases)} bases of class {setup.poison_class}, eps {setup.eps_255}/255"
             )
+        for one in public.values():
+            victims = "new victims" if one.from_scratch else f"victims pre-trained on {one.pretrained_on}"
+            print(
+                f"{one.name}: cifar10, {one.trials} trials of the public benchmark, {one.poisons} poisons among"
+                f" {one.train_count} images, {victims}, eps {one.eps_255:g}/255"
+            )
         return 0
+    if args.name in public:
+        return _public(public[args.name], args)
     if args.name not in known:
-        raise ValueError(f"set-up: found {args.name!r}, allowed: {', '.join(known)}")
+        raise ValueError(f"set-up: found {args.name!r}, allowed: {', '.join([*known, *public])}")
     if args.check is None:
         print(json.dumps(asdict(known[args.name]), indent=1))
         return 0
@@ -42,4 +57,19 @@ def main(args: argparse.Namespace) -> int:
     if faults := known[args.name].faults(load_prepared(args.check)):
         raise ValueError(f"{args.check}: {faults[0][:200]}")
     print(f"{args.check}: the trials of {args.name}")
+    return 0
+
+
+def _public(protocol: Protocol, args: argparse.Namespace) -> int:
+    """Print a set-up of the public benchmark, with its trials if asked to."""
+    if args.check is not None:
+        raise ValueError(f"--check: found {protocol.name}, allowed: a set-up with a data.safetensors")
+    body = asdict(protocol)
+    if args.trials:
+        from relearn.cli.evaluate_poisons import public_trials
+        from relearn.data.public_benchmark import digest
+
+        _, trials, origin = public_trials(protocol, None)
+        body |= {"origin": origin, "sha256": digest(trials), "list": [asdict(one) for one in trials]}
+    print(json.dumps(body, indent=1))
     return 0
