@@ -355,3 +355,14 @@ def test_the_study_has_the_published_tables() -> None:
     assert {protocol.published for protocol in benchmark.SETUPS.values()} < {
         one.artefact for one in published.read(file)
     }
+
+
+def test_the_page_shows_every_published_number() -> None:
+    """Row by row, in the order of the columns of published.csv."""
+    page = (Path(__file__).parents[3] / "docs" / "threat-models.md").read_text(encoding="utf-8")
+    tables = ("schwarzschild2021.transfer", "schwarzschild2021.scratch", "schwarzschild2020.frozen")
+    for name in (*tables, "schwarzschild2020.end_to_end"):
+        known = measured.published_rows(dataclasses.replace(SMALL, published=name))
+        assert known
+        for attack, row in known.items():
+            assert f"| {attack} | {' | '.join(f'{value:g}' for value in row.values())} |\n" in page

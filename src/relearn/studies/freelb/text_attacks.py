@@ -197,7 +197,7 @@ def wrapped(library: Any, recipe: str, model: Probabilities) -> Any:
     """
     recipes = import_module(f"{library.__name__}.attack_recipes")
     name = RECIPES.get(recipe, recipe)
-    cls = getattr(recipes, name, None)
+    cls: Any = getattr(recipes, name, None)
     if not hasattr(cls, "build"):
         raise ValueError(
             f"recipe: found {recipe}, allowed: {', '.join(RECIPES)}, or a class of textattack.attack_recipes"

@@ -44,8 +44,10 @@ if TYPE_CHECKING:
 
     from relearn.data.images import Images
 
-COLUMNS = ("victim", "network", "trial", "target", "base_class", "predicted", "success", "control_success")
-COLUMNS += ("test_accuracy_frac",)
+COLUMNS = (
+    *("victim", "network", "trial", "target", "base_class"),
+    *("predicted", "success", "control_success", "test_accuracy_frac"),
+)
 Row = dict[str, Any]
 Tick = Callable[[int, int], None]
 
@@ -221,7 +223,7 @@ def from_scratch(
     test, truth = torch.from_numpy(np.ascontiguousarray(data.test_images)), torch.from_numpy(data.test_labels)
     labels = torch.arange(benchmark.CLASSES).repeat_interleave(protocol.train_count // benchmark.CLASSES)
     runs = len(images) * (2 if controls else 1)
-    found = []
+    found: list[Row] = []
     for t, (own, one) in enumerate(zip(images, trials)):
         guesses: list[Tensor] = []
         for place in range(2 if controls else 1):
@@ -264,7 +266,7 @@ def from_scratch(
 
 def scores(rows: Sequence[Row]) -> list[Score]:
     """One score per victim, in the rows' order; a victim of several networks is pooled, and its trials are the clusters."""
-    found = []
+    found: list[Score] = []
     for victim in dict.fromkeys(row["victim"] for row in rows):
         own = [row for row in rows if row["victim"] == victim]
         controls = [row["control_success"] for row in own if row["control_success"] is not None]
