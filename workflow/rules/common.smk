@@ -1,4 +1,4 @@
-# Shared by all rule files: parameters, folders, wildcard patterns and the importer.
+# Shared by all files here: parameters, folders, patterns of wildcards, and the importer.
 import os
 import subprocess
 import sys

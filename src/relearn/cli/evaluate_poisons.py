@@ -290,7 +290,6 @@ def public_trials(protocol: Any, given: Path | None) -> tuple[Any, list[Any], st
 
 def _maker(name: str, data: Any) -> Any:
     """A function that builds a network with the data's normalisation."""
-
     from relearn.models import create
 
     pixels = data.train_images.astype("float32") / 255

@@ -120,23 +120,23 @@ def write_record(
 def lines(args: argparse.Namespace, found: dict[str, float]) -> list[str]:
     percent = {name: f"{100 * value:.1f}%" for name, value in found.items() if name.endswith("_frac")}
     success = f"{percent['success_frac']} [{percent['success_low_frac']}, {percent['success_high_frac']}]"
-    told = [
+    shown = [
         f"{args.recipe} on {args.task}: {found['samples_count']:g} texts, {found['attacked_count']:g} attacked",
         f"success          {success}",
         f"accuracy         {percent['clean_accuracy_frac']} clean, {percent['attacked_accuracy_frac']} attacked",
         f"queries per text {found['queries_mean']:.1f} on average, median {found['queries_median']:g}",
     ]
     if found["unconfirmed_count"]:
-        told.append(
+        shown.append(
             f"successes that the network did not confirm, counted as failures: {found['unconfirmed_count']:g}"
         )
     if found["answers_count"] < 2:
-        told.append(
+        shown.append(
             "the network answers every text with the same class, so the success rate says NOTHING about robustness"
         )
     if args.stopwords != "nltk":
-        told.append("stop words: scikit-learn's, not NLTK's, so the recipe is not quite the published one")
+        shown.append("stop words: scikit-learn's, not NLTK's, so the recipe is not quite the published one")
     return [
-        *told,
+        *shown,
         f"every text, and the record: {args.out / 'text_attack.csv'}, {args.out / 'text_attack.json'}",
     ]

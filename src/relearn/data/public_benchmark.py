@@ -39,7 +39,7 @@ import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -269,10 +269,6 @@ class _PlainData(pickle.Unpickler):
 def _unpickled(path: Path) -> Any:
     try:
         with path.open("rb") as file:
-            return _load(file)
+            return _PlainData(file).load()
     except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError) as error:
         raise ValueError(f"{path}: {error}; allowed: a pickle of plain data, arrays and pictures") from None
-
-
-def _load(file: IO[bytes]) -> Any:
-    return _PlainData(file).load()
