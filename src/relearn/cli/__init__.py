@@ -189,7 +189,7 @@ def run_step(study: Study, args: argparse.Namespace) -> int:
                 raise FileNotFoundError(f"--input {name}: no file {path}")
             inputs.setdefault(name, []).append(path)
     from relearn.cli import processes
-    from relearn.cli.step_inputs import Inputs, Settings
+    from relearn.cli.step_inputs import Inputs, settings_of
     from relearn.runs import console, plugins, record
     from relearn.runs.devices import acquire, jobs_per_device
     from relearn.runs.follower import Follower
@@ -198,7 +198,8 @@ def run_step(study: Study, args: argparse.Namespace) -> int:
     parents.watch()
     if plugins.needed(args.code):
         plugins.register()
-    step = import_module(study.steps[args.step])
+    step, words = import_module(study.steps[args.step]), f"{study.name} {args.step}"
+    settings = settings_of(step, args.settings, words)
     jobs, count = args.jobs_per_device or jobs_per_device(), _cuda_devices(step, args.device)
     with contextlib.ExitStack() as stack:
         stack.enter_context(console.tee(args.log))
@@ -243,8 +244,7 @@ def run_step(study: Study, args: argparse.Namespace) -> int:
         if together:
             done = together.from_first(done)
         if not done:
-            settings = Settings(args.settings, f"{study.name} {args.step}")
-            step.run(run, settings, Inputs(inputs, f"{study.name} {args.step}"), device, args.precision)
+            step.run(run, settings, Inputs(inputs, words), device, args.precision)
     return 0
 
 

@@ -32,8 +32,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from relearn.steps.tasks import OnFolder, OnImages
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +50,51 @@ HISTORY = ("epoch", "step", "loss", "lr", "gradient_norm", "test_accuracy_frac",
 WITHOUT = {"gradient_norm": "clip_norm", "ema_accuracy_frac": "ema"}  # no such column without that setting
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class RandAugment:
+    magnitude: float
+    spread: float
+    operations: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    network: Mapping[str, Any]
+    optimizer: str
+    lr: float
+    momentum: float
+    betas: tuple[float, float]
+    weight_decay: float
+    batch_size: int
+    epochs: int
+    warmup_epochs: float
+    schedule: str
+    label_smoothing: float
+    randaugment: RandAugment | None
+    mixup: float | None
+    cutmix: float | None
+    ema: float | None
+    clip_norm: float | None
+    train_images: int
+    test_images: int
+    held_out: float | None = None
+    average_file: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagesSettings(Training, OnImages):
+    size: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderSettings(Training, OnFolder):
+    pass
+
+
+Settings = ImagesSettings | FolderSettings
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import torch
 
     from relearn.data.evenly_spaced import evenly_spaced
@@ -66,19 +113,21 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.steps.trained.seed import seed_of
     from relearn.steps.trained.train import judged
 
-    task = recipe.open_images(settings, inputs, device)
+    task = recipe.open_images(
+        settings, inputs, device, count=settings.train_images, held_out=settings.held_out
+    )
     torch.manual_seed(run.seed)  # the same initialisation after every restart
     net = vision.create(**recipe.describe(settings, task)).to(device)
     notes = []
     if given := inputs.get("weights"):
         notes.append(begin(net, vision.FILE.load(given[0], device)))
-    rate = settings["lr"]
+    rate = settings.lr
     if rates := inputs.get("rates"):
         rate = best_rate(rates)
         notes.append(f"learning rate {rate:g}, the best of {len(rates)} on held-out training images")
-    streamed, size, epochs = settings["task"] == "folder", settings["batch_size"], settings["epochs"]
+    streamed, size, epochs = settings.task == "folder", settings.batch_size, settings.epochs
     test_images, test_labels = (
-        evenly_spaced(rows, settings["test_images"]) for rows in (task.test_images, task.test_labels)
+        evenly_spaced(rows, settings.test_images) for rows in (task.test_images, task.test_labels)
     )
     probes = evenly_spaced(test_images, PROBED).to(device).float() / 255
     layers = branches.layer_rows("start", net, probes)
@@ -99,24 +148,24 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         fitted = fit(
             net,
             task.source(size, run.processes) if streamed else (task.images, task.labels),
-            loss=recipe.smoothed_loss(settings["label_smoothing"]),
+            loss=recipe.smoothed_loss(settings.label_smoothing),
             epochs=epochs,
             batch_size=None if streamed else size,
             lr=rate,
-            optimizer=settings["optimizer"],
-            momentum=settings["momentum"],
-            betas=settings["betas"],
-            weight_decay=settings["weight_decay"],
+            optimizer=settings.optimizer,
+            momentum=settings.momentum,
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
             decay="no_vectors",
-            schedule=settings["schedule"],
-            warmup_steps=round(settings["warmup_epochs"] * task.steps_per_epoch(size)),
-            clip_norm=settings["clip_norm"],
+            schedule=settings.schedule,
+            warmup_steps=round(settings.warmup_epochs * task.steps_per_epoch(size)),
+            clip_norm=settings.clip_norm,
             augment=recipe.augmentation(settings, task),
             mix=recipe.mixture(settings, task.classes),
             diverged_above=10 * math.log(task.classes),
             evaluate=clock.excluding(evaluate),
-            average=settings["ema"],
-            evaluate_average=None if settings["ema"] is None else clock.excluding(tested),
+            average=settings.ema,
+            evaluate_average=None if settings.ema is None else clock.excluding(tested),
             # Studies without suites share one seed per run seed.
             seed=seed_of({"suite": "", **run.labels}, run.seed, "suite"),
             precision=precision,
@@ -139,14 +188,16 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     ):  # its variance needs the training images
         head.fit(embed(net, images, precision=precision) for images in recipe.plain_images(task))
     layers += branches.layer_rows("end", net, probes)
-    columns = [name for name in HISTORY if settings.get(WITHOUT.get(name, ""), True) is not None]
+    columns = [
+        name for name in HISTORY if name not in WITHOUT or getattr(settings, WITHOUT[name]) is not None
+    ]
     write_rows(
         run.output("history.csv"), columns, ({name: row.get(name) for name in columns} for row in rows)
     )
     write_rows(run.output("layers.csv"), branches.LAYERS, layers)
     write_rows(run.output("alphas.csv"), branches.ALPHAS, branches.alpha_rows(rows))
     vision.FILE.save(net, run.output("model.safetensors"))
-    if settings.get("average_file"):
+    if settings.average_file:
         trained = {name: tensor.clone() for name, tensor in net.state_dict().items()}
         if fitted.average is not None:
             net.load_state_dict(fitted.average)

@@ -7,9 +7,10 @@ loads and saves its networks, and has a loss and batches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -19,6 +20,41 @@ TASKS = {
     "folder": "relearn.steps.tasks.folder:Folder",
     "translation": "relearn.steps.tasks.translation:Translation",
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnImages:
+    """Settings of a step on prepared images.
+
+    Args:
+        crop_padding, flip: the augmentation.
+        cutout: side of the hole in pixels; 0: none.
+    """
+
+    task: Literal["images"] = "images"
+    crop_padding: int
+    flip: bool
+    cutout: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnFolder:
+    """Settings of a step on images in class folders.
+
+    Args:
+        size: side of the network's input in pixels.
+    """
+
+    task: Literal["folder"]
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnTranslation:
+    """Settings of a step on a parallel corpus."""
+
+    task: Literal["translation"]
+    label_smoothing: float
 
 
 class Task(Protocol):
@@ -44,15 +80,10 @@ class Task(Protocol):
     def steps_per_epoch(self, size: int) -> int: ...
 
 
-def open_task(settings: Mapping[str, Any], inputs: Mapping[str, list[Path]], device: str) -> Task:
-    """Open the task named in ``settings["task"]`` on the data of ``inputs["data"]``.
-
-    Raises:
-        ValueError: an unknown task.
-    """
-    name = settings["task"]
-    if name not in TASKS:
-        raise ValueError(f"task: found {name!r}, allowed: {', '.join(TASKS)}")
-    module, _, cls = TASKS[name].partition(":")
+def open_task(
+    settings: OnImages | OnFolder | OnTranslation, inputs: Mapping[str, list[Path]], device: str
+) -> Task:
+    """Open the task of a step on the data of ``inputs["data"]``."""
+    module, _, cls = TASKS[settings.task].partition(":")
     task: Task = getattr(import_module(module), cls)(settings, inputs["data"][0], device)
     return task

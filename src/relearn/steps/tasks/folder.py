@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ from relearn.data.class_folders import root_of, sha256_of
 from relearn.data.imagenet_folder import FolderBatches, listing, validation
 from relearn.methods.batch_source import Source, pixels
 from relearn.steps.tasks.images import Images
+
+if TYPE_CHECKING:
+    from relearn.steps.tasks import OnFolder
 
 # Mean and standard deviation of ImageNet's training images, RGB, in pixel units: the usual constants, without a pass over all images.
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -52,7 +55,7 @@ class Folder(Images):
     """Images listed in ``listing.json``; networks, their files and the loss are those of :class:`Images`.
 
     Args:
-        settings: ``size`` (side of the network's input, pixels).
+        settings: its part of the step's settings.
         data: output of `list_imagenet`.
         device: device of networks and batches.
 
@@ -60,7 +63,7 @@ class Folder(Images):
         ValueError: the folder is missing, or its files are not those of the listing.
     """
 
-    def __init__(self, settings: Mapping[str, Any], data: Path, device: str) -> None:
+    def __init__(self, settings: OnFolder, data: Path, device: str) -> None:
         listed = json.loads(data.read_text(encoding="utf-8"))
         root = root_of(listed["dataset"])
         if sha256_of(root) != listed["sha256"]:
@@ -70,7 +73,7 @@ class Folder(Images):
         self.train = listing(root / "train")
         self.tested = listing(root / "val", classes=self.train.classes)
         self.test_labels = self.tested.labels
-        self.size, self.classes, self.device = settings["size"], len(self.train.classes), torch.device(device)
+        self.size, self.classes, self.device = settings.size, len(self.train.classes), torch.device(device)
         self.mean, self.std = MEAN, STD
         self.augment = None  # type: ignore[assignment]  # the source augments
 

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,29 +17,32 @@ from relearn.methods.augmentation import compose, crop_and_flip, cutout
 from relearn.methods.batch_source import Resident, pixels
 from relearn.models import create, files
 
+if TYPE_CHECKING:
+    from relearn.steps.tasks import OnImages
+
 
 class Images:
     """Training images (N, C, H, W) uint8 and labels on ``device``: all images of the split except the test images.
 
     Args:
-        settings: ``crop_padding``, ``flip``, ``cutout`` (side of the hole in pixels; 0: none).
+        settings: its part of the step's settings.
         data: output of `prepare_images`.
         device: device of images, networks and batches.
     """
 
     own_start = "kaiming"
 
-    def __init__(self, settings: Mapping[str, Any], data: Path, device: str) -> None:
+    def __init__(self, settings: OnImages, data: Path, device: str) -> None:
         prepared = load_prepared(data)
         index = torch.cat([prepared.tensors["pretrain"], prepared.tensors["pool"]]).sort().values
         self.images, self.labels = prepared.images[index].to(device), prepared.labels[index].to(device)
         self.test_images, self.test_labels = prepared.test()
         self.mean, self.std = prepared.mean.tolist(), prepared.std.tolist()
         self.classes, self.device = len(prepared.classes), torch.device(device)
-        steps = [crop_and_flip(settings["crop_padding"], settings["flip"])]
-        if settings["cutout"]:
+        steps = [crop_and_flip(settings.crop_padding, settings.flip)]
+        if settings.cutout:
             # The published code writes zeros after normalisation, which correspond to the channel means before it.
-            steps.append(cutout(settings["cutout"], fill=self.mean))
+            steps.append(cutout(settings.cutout, fill=self.mean))
         self.augment = compose(*steps)
 
     @staticmethod

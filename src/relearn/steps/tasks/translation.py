@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -15,22 +15,25 @@ from relearn.methods.token_loss import token_loss
 from relearn.models import post_ln_transformer
 from relearn.models.post_ln_transformer import PostLNTransformer
 
+if TYPE_CHECKING:
+    from relearn.steps.tasks import OnTranslation
+
 
 class Translation:
     """Training pairs as token ids on ``device``.
 
     Args:
-        settings: ``label_smoothing`` of the loss.
+        settings: its part of the step's settings.
         data: output of `prepare_translation`.
         device: device of ids, networks and batches.
     """
 
     own_start = "xavier"
 
-    def __init__(self, settings: Mapping[str, Any], data: Path, device: str) -> None:
+    def __init__(self, settings: OnTranslation, data: Path, device: str) -> None:
         self.corpus = load_corpus(data)
         self.pairs = self.corpus.pairs("train").to(device)
-        self.smoothing, self.device = settings["label_smoothing"], torch.device(device)
+        self.smoothing, self.device = settings.label_smoothing, torch.device(device)
 
     def loss(self, logits: Tensor, target: Tensor) -> Tensor:
         """Label-smoothed cross entropy in nats per token, excluding padding."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,30 +13,34 @@ from torch.nn.functional import cross_entropy
 
 from relearn.data.evenly_spaced import evenly_spaced
 from relearn.methods.augmentation import Augment, Mix, compose
-from relearn.steps.tasks import open_task
+from relearn.steps.tasks import OnFolder, OnImages, open_task
+
+if TYPE_CHECKING:
+    from relearn.steps.train_vision import Settings, Training
 
 CHUNK = 512  # images per batch without gradients
 
 
-def open_images(settings: Mapping[str, Any], inputs: Mapping[str, list[Path]], device: str) -> Any:
-    """The task of a run (:class:`~relearn.steps.tasks.images.Images` or ``Folder``), with at most ``train_images`` training images.
+def open_images(
+    settings: OnImages | OnFolder,
+    inputs: Mapping[str, list[Path]],
+    device: str,
+    *,
+    count: int = 0,
+    held_out: float | None = None,
+) -> Any:
+    """The task of a run (:class:`~relearn.steps.tasks.images.Images` or ``Folder``), with at most ``count`` training images (0: all).
 
     If there are fewer, they are evenly spaced, because the images of a folder are sorted by class. With ``held_out``, an evenly
     spaced share of the training images replaces the test images and is not trained on.
-
-    Raises:
-        ValueError: a task without images.
     """
-    name, count = settings["task"], settings["train_images"]
-    if name not in ("images", "folder"):
-        raise ValueError(f"task: found {name!r}, allowed: images, folder")
-    task: Any = open_task({"cutout": 0, **settings}, inputs, device)
-    if name == "images":
+    task: Any = open_task(settings, inputs, device)
+    if isinstance(settings, OnImages):
         task.images, task.labels = evenly_spaced(task.images, count), evenly_spaced(task.labels, count)
     elif 0 < count < len(task.train):
         task.train = task.train.take(evenly_spaced(torch.arange(len(task.train)), count).tolist())
-    if settings.get("held_out"):
-        _hold_out(task, settings["held_out"])
+    if held_out:
+        _hold_out(task, held_out)
     return task
 
 
@@ -63,35 +67,35 @@ def _hold_out(task: Any, share: float) -> None:
     task.images, task.labels = task.images[kept], task.labels[kept]
 
 
-def describe(settings: Mapping[str, Any], task: Any) -> dict[str, Any]:
+def describe(settings: Settings, task: Any) -> dict[str, Any]:
     """The keyword arguments of :func:`relearn.models.vision.create` for a run's network on its task's images."""
-    described = task.describe(settings["network"])
-    if settings["task"] == "folder":
+    described = task.describe(settings.network)
+    if settings.task == "folder":
         return {**described, "size": task.size}
-    own, wanted = task.images.shape[-1], settings.get("size")
+    own, wanted = task.images.shape[-1], settings.size
     return {**described, "size": wanted or own, **({"resize": True} if wanted else {})}
 
 
-def augmentation(settings: Mapping[str, Any], task: Any) -> Augment | None:
+def augmentation(settings: Training, task: Any) -> Augment | None:
     """Crop and flip, then RandAugment (filled with the data's mean); the images of a folder are cropped and flipped by their source."""
     steps = [task.augment] if task.augment else []
-    if settings["randaugment"]:
+    if found := settings.randaugment:
         from relearn.methods.randaugment import randaugment
 
-        steps.append(randaugment(**settings["randaugment"], fill=task.mean))
+        steps.append(randaugment(found.magnitude, found.spread, found.operations, fill=task.mean))
     return compose(*steps) if steps else None
 
 
-def mixture(settings: Mapping[str, Any], classes: int) -> Mix | None:
+def mixture(settings: Training, classes: int) -> Mix | None:
     """mixup, CutMix, a random choice of the two for each batch, or None."""
     from relearn.methods.mixing import cutmix, mixup, mixup_or_cutmix
 
-    blended, pasted = settings["mixup"], settings["cutmix"]
+    blended, pasted = settings.mixup, settings.cutmix
     if blended and pasted:
         return mixup_or_cutmix(blended, pasted, classes)
-    if blended or pasted:
-        return mixup(blended, classes) if blended else cutmix(pasted, classes)
-    return None
+    if blended:
+        return mixup(blended, classes)
+    return cutmix(pasted, classes) if pasted else None
 
 
 def smoothed_loss(smoothing: float) -> Callable[[Tensor, Tensor], Tensor]:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relearn.steps.trained.clock import Clock
-from relearn.steps.trained.spacing import spacing
 
 if TYPE_CHECKING:
     from relearn.methods.fit import Fitted
-
-FEWEST_STEPS = 50  # between two checkpoints
-RECIPE = ("steps", "lr", "weight_decay", "betas", "adam_eps", "schedule", "warmup_steps", "clip_norm")
-NAMES = {"adam_eps": "eps"}
-"""Keys of a recipe that `fit` calls otherwise."""
+    from relearn.steps.trained.recipe import Recipe, SgdEpochs
 
 
 @dataclass
@@ -50,27 +45,25 @@ def train(
     net: Any,
     source: Any,
     *,
-    recipe: Mapping[str, Any],
+    recipe: Recipe | SgdEpochs,
     evaluate: Callable[[Any], Mapping[str, float]],
     judged_by: str,
     device: str,
     diverged: str = "loss not finite",
-    keys: Sequence[str] = RECIPE,
     **more: Any,
 ) -> Ended:
-    """Train ``net`` by ``recipe``, with AdamW unless ``more`` names another optimiser.
+    """Train ``net`` by ``recipe``.
 
     Args:
         run: the run; its log gets the history, its work folder the checkpoint.
         title: of the progress bar.
         net, source: model and data, as for `fit`.
-        recipe: values of ``keys``; with ``steps`` also the number of ``evaluations``, with ``epochs`` there is one per epoch.
+        recipe: how long, at which rate, and how often it is evaluated.
         evaluate: ``evaluate(net)`` → metrics of a row of the history; its time is not counted.
         judged_by: a metric that every evaluation of a finite network returns. A training whose last evaluation lacks
             it has diverged.
         device: device string.
         diverged: reason to report for a divergence detected by `fit`.
-        keys: the keys of the recipe to pass to `fit`.
         more: further arguments of `fit`; they override those of the recipe.
     """
     from relearn.methods.fit import fit
@@ -78,7 +71,6 @@ def train(
     from relearn.runs.console import Progress
 
     clock = Clock(device)
-    given = {NAMES.get(key, key): recipe[key] for key in keys}
     with Progress(title) as progress:
         clock.start()
         fitted = fit(
@@ -88,21 +80,11 @@ def train(
             log=run.log,
             progress=clock.counting(progress),
             checkpoint=Checkpoint(run.work / "fit"),
-            **{"optimizer": "adamw", **given, **_intervals(recipe), **more},
+            **{**recipe.arguments(), **more},
         )
         clock.stop()
     net.eval()
     return judged(fitted, clock, judged_by, diverged)
-
-
-def _intervals(recipe: Mapping[str, Any]) -> dict[str, int]:
-    """How often a training is evaluated and saved, given its steps or epochs."""
-    if "steps" not in recipe:
-        return {"checkpoint_every": max(1, recipe["epochs"] // 10)}
-    steps = recipe["steps"]
-    row, every = spacing(steps, recipe["evaluations"])
-    saved = max(FEWEST_STEPS, steps // 10)
-    return {"evaluate_every": every, "history_steps": row, "checkpoint_steps": saved}
 
 
 def judged(fitted: Fitted, clock: Clock, by: str, diverged: str) -> Ended:
