@@ -9,6 +9,7 @@ import torch
 
 from relearn.models import character_lm
 from relearn.models.character_lm import create
+from relearn.runs.settings import read
 from relearn.studies.l2_attention.steps import invert_residual as invert
 from relearn.studies.l2_attention.steps import layer_under_test as attention_under_test
 
@@ -32,6 +33,10 @@ def step(out: Path, seed: int = 0, files: tuple[Path, ...] = (), **changed: Any)
         name: str(settings[name]) for name in ("attention", "weights", "length", "dim")
     }
     return made_by(invert, out, settings, labels, {"network": list(files)}, study="l2_attention", seed=seed)
+
+
+def layer_of(seed: int = 0, **changed: Any) -> Any:
+    return attention_under_test.layer_of(read(invert.Settings, SETTINGS | changed), {}, seed, "cpu")
 
 
 def rows_of(path: Path) -> list[dict[str, float]]:
@@ -76,8 +81,7 @@ def test_errors_obey_the_rate_where_there_is_one(tmp_path):
         errors = [row["error_max"] for row in rows if row["c"] == c]
         assert all(error <= c**k * errors[0] + 1e-14 for k, error in enumerate(errors)) and errors[0] > 1e-3
     tied = step(tmp_path / "b", attention="l2_tied", c=[0.3])
-    layer = attention_under_test.layer_of(SETTINGS, {}, 0, "cpu")
-    assert tied["metrics"]["bound"] == pytest.approx(float(layer.lipschitz_bound(8)))
+    assert tied["metrics"]["bound"] == pytest.approx(float(layer_of().lipschitz_bound(8)))
 
 
 def test_an_exact_fixed_point_stays(tmp_path):
@@ -94,9 +98,7 @@ def test_inputs_are_those_of_the_paper_and_the_same_for_every_attention(tmp_path
     narrow = attention_under_test.zero_token_inputs(4, 5, 3, 0, "cpu", 1.0)
     torch.testing.assert_close(10 * narrow, x)
     assert not torch.equal(x, attention_under_test.zero_token_inputs(4, 5, 3, 1, "cpu"))
-    one = attention_under_test.layer_of(SETTINGS, {}, 0, "cpu")
-    long = attention_under_test.layer_of(SETTINGS | {"length": 50}, {}, 0, "cpu")
-    other = attention_under_test.layer_of(SETTINGS, {}, 1, "cpu")
+    one, long, other = layer_of(), layer_of(length=50), layer_of(seed=1)
     assert torch.equal(one.q.weight, long.q.weight) and not torch.equal(one.q.weight, other.q.weight)
     limit = (6 / 32) ** 0.5  # Xavier-uniform of the whole map (16, 16)
     assert 0.9 * limit < float(one.q.weight.abs().max()) <= limit
@@ -136,7 +138,7 @@ def test_trained_weights_are_those_of_the_first_layer(tmp_path, network):
 @pytest.mark.parametrize(
     ("changed", "match"),
     [
-        ({"weights": "given"}, "weights is 'given'; allowed: random, trained"),
+        ({"weights": "given"}, "weights: found 'given', allowed: random, trained"),
         ({"weights": "trained"}, "input network: none"),
         ({"attention": "cosine"}, "attention: 'cosine'"),
         ({"heads": 3}, "heads: 3"),

@@ -12,6 +12,7 @@ from relearn.maths.lambert import covariance_bound
 from relearn.measures.lipschitz import jacobian_norm, two_point
 from relearn.models import character_lm
 from relearn.models.character_lm import create
+from relearn.runs.settings import read
 from relearn.studies.l2_attention.steps import lipschitz_lower_bound as ascend
 
 from ...steps.recorded import by_command, made_by, rows_of
@@ -30,6 +31,10 @@ def step(out: Path, settings: dict[str, Any], *, seed: int = 0, **inputs: Path) 
     done = made_by(ascend, out, settings, labels, given, study="l2_attention", seed=seed)
     assert done["outcome"] == "ok"
     return done
+
+
+def starts_of(settings: dict[str, Any], seed: int = 0) -> torch.Tensor:
+    return ascend._starts(read(ascend.Settings, settings), seed, "cpu")
 
 
 def test_figure_2_has_its_ascents_and_its_bound(tmp_path):
@@ -62,11 +67,10 @@ def test_figure_2_has_its_ascents_and_its_bound(tmp_path):
 
 
 def test_the_starts_are_those_of_appendix_i():
-    drawn = ascend._starts(FIGURE_2 | {"starts": 200, "length": 300}, 0, "cpu")
+    drawn = starts_of(FIGURE_2 | {"starts": 200, "length": 300})
     reach = drawn.abs().amax((1, 2))
-    assert float(drawn.abs().max()) <= 10 and torch.equal(
-        drawn[:3], ascend._starts(FIGURE_2 | {"length": 300, "starts": 3}, 0, "cpu")
-    )
+    few = FIGURE_2 | {"length": 300, "starts": 3}
+    assert float(drawn.abs().max()) <= 10 and torch.equal(drawn[:3], starts_of(few))
     quantiles = torch.quantile(
         reach, torch.tensor([0.1, 0.5, 0.9])
     )  # c ~ U[0, 10]: nearly its own largest number
@@ -74,7 +78,7 @@ def test_the_starts_are_those_of_appendix_i():
     inside = (drawn / reach[:, None, None]).flatten()
     assert float(inside.mean()) == pytest.approx(0, abs=0.02)
     assert float(inside.var()) == pytest.approx(1 / 3, rel=0.05)
-    assert not torch.equal(drawn[:3], ascend._starts(FIGURE_2 | {"length": 300, "starts": 3}, 1, "cpu"))
+    assert not torch.equal(drawn[:3], starts_of(few, seed=1))
 
 
 def test_figure_7_and_the_three_bounds(tmp_path):
@@ -139,7 +143,7 @@ def test_weights_of_a_trained_network_are_looked_at(tmp_path):
     assert done["metrics"]["largest"] > 0 and done["metrics"]["largest"] != other["metrics"]["largest"]
     layer = net.attention_layers()[0].double()
     layer.fused = False  # type: ignore[assignment]
-    starts = ascend._starts(settings, 0, "cpu").double()
+    starts = starts_of(settings).double()
     first = {int(row["start"]): float(row["first_value"]) for row in rows_of(tmp_path / "a/ascents.csv")}
     for number, x in enumerate(starts):
         row = jacobian_norm(lambda z: layer.row(z, 0), x, "inf")  # type: ignore[operator]
@@ -156,9 +160,9 @@ def test_from_the_command_line_with_no_step_and_few_starts(tmp_path):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"attention": "l2"}, "attention is 'l2'; allowed: dp, l2_tied"),
-        ({"p": "one"}, "p is 'one'; allowed: inf, two"),
-        ({"weights": "odd"}, "weights is 'odd'"),
+        ({"attention": "l2"}, "attention: found 'l2', allowed: dp, l2_tied"),
+        ({"p": "one"}, "p: found 'one', allowed: inf, two"),
+        ({"weights": "odd"}, "weights: found 'odd', allowed: identity, random, trained"),
         ({"weights": "trained"}, "network"),
     ],
 )

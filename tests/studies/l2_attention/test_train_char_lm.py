@@ -14,6 +14,7 @@ from relearn.data.characters import load_characters
 from relearn.models import character_lm
 from relearn.models.character_lm import create
 from relearn.runs import record
+from relearn.runs.settings import read
 from relearn.steps.trained.spacing import ROWS, spacing
 from relearn.studies.l2_attention.steps import train_char_lm as language
 
@@ -126,14 +127,18 @@ def test_a_model_at_the_unigrams_has_not_converged(bench: Bench) -> None:
 def test_the_control_starts_as_small_as_l2(bench: Bench) -> None:
     prepared = load_characters(bench.characters)
     own = {**SETTINGS, "attention": "dp", "init_scale": 1 / 24}
-    usual, small = language.network(own, prepared), language.network({**own, "small_start": True}, prepared)
+
+    def drawn(**changes: Any) -> Any:
+        return language.network(read(language.Settings, own | changes), prepared)
+
+    usual, small = drawn(), drawn(small_start=True)
     assert small.description == {**usual.description, "small_start": True}
     for net, most in ((usual, math.sqrt(6 / 32)), (small, 1 / 24 / math.sqrt(16))):
         weights = [map_.weight for map_ in net.attention_layers()[0].modules() if hasattr(map_, "weight")]
         largest = max(float(weight.detach().abs().max()) for weight in weights)
         assert 0.9 * most < largest <= most
     with pytest.raises(ValueError, match="small_start: true with 'l2'"):
-        language.network({**own, "attention": "l2", "small_start": True}, prepared)
+        drawn(attention="l2", small_start=True)
 
 
 def slow_nll(net: torch.nn.Module, lines: list[list[int]]) -> float:
@@ -304,6 +309,7 @@ def test_a_network_broken_by_its_last_step_is_a_divergence_too(bench: Bench) -> 
     [
         ({"lr": 0.1}, r"lr, gamma: found 0.1 and 0.5 \(allowed: one of the two"),
         ({"gamma": None}, r"lr, gamma: found None and None \(allowed: one of the two"),
+        ({"dropout": None}, r"dropout: found inverse_sqrt, 10 and None \(allowed: all of them, or records"),
         ({"max_length": 39}, r"max_length: 39 \(allowed: at least 40, as pydoc_topics was prepared"),
         ({"attention": "cosine"}, "attention: 'cosine'"),
     ],
@@ -311,7 +317,7 @@ def test_a_network_broken_by_its_last_step_is_a_divergence_too(bench: Bench) -> 
 def test_what_does_not_fit_is_refused_in_one_line(bench: Bench, changes: dict, words: str) -> None:
     inputs = {"characters": [bench.characters]}
     with pytest.raises(ValueError, match=words) as error:
-        language.run(None, {**SETTINGS, **changes}, inputs, "cpu", "fp32")
+        language.run(None, read(language.Settings, {**SETTINGS, **changes}), inputs, "cpu", "fp32")
     assert "\n" not in str(error.value)
 
 

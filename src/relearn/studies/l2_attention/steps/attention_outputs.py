@@ -9,8 +9,11 @@ Metrics: input_std, output_std, input_range, output_range, output_range_over_inp
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
+
+from relearn.studies.l2_attention.steps.layer_under_test import OnLayer, layer_of, zero_token_inputs
 
 NEEDS_TORCH = True
 NOTES = [
@@ -19,16 +22,22 @@ NOTES = [
 ]
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings(OnLayer):
+    weights: Literal["random", "trained"]
+    batch: int
+    bins: int
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import torch
 
     from relearn.measures.attention_cases.outputs import COLUMNS, histograms, spread
     from relearn.steps.csv_rows import write_rows
-    from relearn.studies.l2_attention.steps.layer_under_test import layer_of, zero_token_inputs
 
     layer = layer_of(settings, inputs, run.seed, device)
-    x = zero_token_inputs(settings["batch"], settings["length"], settings["dim"], run.seed, device)
+    x = zero_token_inputs(settings.batch, settings.length, settings.dim, run.seed, device)
     with torch.no_grad():
         y = layer(x)
-    write_rows(run.output("histogram.csv"), COLUMNS, histograms(x, y, settings["bins"]))
+    write_rows(run.output("histogram.csv"), COLUMNS, histograms(x, y, settings.bins))
     run.finish({**spread(x, y), "entries_count": x.numel()}, notes=NOTES)

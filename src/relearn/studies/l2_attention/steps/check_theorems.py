@@ -23,13 +23,12 @@ Metrics in addition to those of :mod:`relearn.steps.theorem_cases`:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from relearn.steps import theorem_cases
 from relearn.studies.l2_attention.steps import theorems
 
 NEEDS_TORCH = True
-PROTOCOLS = {
+PROTOCOLS: dict[str, theorem_cases.Protocol] = {
     "theorem_3_1": theorems.theorem_3_1,
     "lemma_f_1": theorems.lemma_f_1,
     "masks": theorems.masks,
@@ -37,5 +36,8 @@ PROTOCOLS = {
 }
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+Settings = theorems.Theorem31 | theorems.LemmaF1 | theorems.Masks | theorems.Dropout
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     theorem_cases.check(run, settings, PROTOCOLS)

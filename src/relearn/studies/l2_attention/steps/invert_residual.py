@@ -20,10 +20,12 @@ its reciprocal.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from relearn.steps.csv_rows import write_rows
+from relearn.studies.l2_attention.steps.layer_under_test import OnLayer, layer_of, zero_token_inputs
 
 NEEDS_TORCH = True
 ERRORS = ("c", "iteration", "error_max", "error_median", "residual_max")
@@ -33,15 +35,22 @@ FEW = 8  # sequences per additional range
 INVERTED = 1e-4  # threshold of the claim
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings(OnLayer):
+    weights: Literal["random", "trained"]
+    batch: int
+    c: Sequence[float]
+    iterations: int
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import torch
 
     from relearn.measures.inversion import invert
     from relearn.runs.console import Progress
-    from relearn.studies.l2_attention.steps.layer_under_test import layer_of, zero_token_inputs
 
     layer = layer_of(settings, inputs, run.seed, device)
-    size = (settings["length"], settings["dim"])
+    size = (settings.length, settings.dim)
     rows: list[Sequence[Any]] = []
     ranges: list[Sequence[Any]] = []
     done = 0
@@ -51,14 +60,14 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
         x = zero_token_inputs(count, *size, run.seed, device, *(() if spread is None else (spread,)))
         with torch.no_grad():
             y = x + c * layer(x)
-        found = invert(layer, y, c=c, iterations=settings["iterations"], truth=x)
+        found = invert(layer, y, c=c, iterations=settings.iterations, truth=x)
         done += 1
-        progress(done, len(settings["c"]) * (1 + len(SPREADS)))
+        progress(done, len(settings.c) * (1 + len(SPREADS)))
         return found
 
-    with Progress(f"invert_residual {settings['attention']} {size[0]}x{size[1]}") as progress:
-        for c in settings["c"]:
-            found = history(c, settings["batch"])
+    with Progress(f"invert_residual {settings.attention} {size[0]}x{size[1]}") as progress:
+        for c in settings.c:
+            found = history(c, settings.batch)
             worst, middle = found.errors.amax(1), found.errors.median(1).values
             last = found.iterations
             rows += [
@@ -69,21 +78,21 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
                     float(middle[min(k, last)]),
                     float(found.residuals[min(k, last)].max()),
                 )
-                for k in range(settings["iterations"] + 1)
+                for k in range(settings.iterations + 1)
             ]
         for spread in SPREADS:
-            ranges += [(spread, c, float(history(c, FEW, spread).errors[-1].max())) for c in settings["c"]]
+            ranges += [(spread, c, float(history(c, FEW, spread).errors[-1].max())) for c in settings.c]
     write_rows(run.output("errors.csv"), ERRORS, rows)
     write_rows(run.output("ranges.csv"), RANGES, ranges)
-    finals = [row[2] for row in rows if row[1] == settings["iterations"]]
+    finals = [row[2] for row in rows if row[1] == settings.iterations]
     run.finish(
         {
             "error_final_max": max(finals),
             "error_final_min": min(finals),
             "converged_count": sum(error < INVERTED for error in finals),
             "c_count": len(finals),
-            "inputs_count": settings["batch"],
-            **_bound(layer, settings["length"]),
+            "inputs_count": settings.batch,
+            **_bound(layer, settings.length),
         },
         notes=[
             "float64",

@@ -12,8 +12,9 @@ All computations are in float64, because the final errors are far below the roun
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from relearn.steps.trained.seed import seed_of
 
@@ -21,30 +22,36 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 RANGE = 10.0
-WEIGHTS = ("random", "trained")
 
 
-def layer_of(
-    settings: Mapping[str, Any], inputs: Mapping[str, list[Path]], seed: int, device: str
-) -> nn.Module:
+@dataclass(frozen=True, kw_only=True)
+class OnLayer:
+    """The settings that steps on one layer share; each step states which ``weights`` it allows."""
+
+    attention: str
+    weights: str
+    length: int
+    dim: int
+    heads: int
+
+
+def layer_of(settings: OnLayer, inputs: Mapping[str, list[Path]], seed: int, device: str) -> nn.Module:
     """The layer in eval mode and float64: randomly initialised, or the first layer of a trained language model (input `network`).
 
     Random weights depend only on attention, dim, heads and seed, so they are the same for every length.
 
     Raises:
-        ValueError: ``weights`` is not allowed, the file of trained weights is missing or has other sizes, or the model has no attention.
+        ValueError: the file of trained weights is missing or has other sizes, or the model has no attention.
     """
     import torch
 
     from relearn.layers.attention_kinds import attention
 
-    kind, dim, heads = settings["attention"], settings["dim"], settings["heads"]
-    if settings["weights"] not in WEIGHTS:
-        raise ValueError(f"weights is {settings['weights']!r}; allowed: {', '.join(WEIGHTS)}")
-    if settings["weights"] == "random":
+    kind, dim, heads = settings.attention, settings.dim, settings.heads
+    if settings.weights == "random":
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_seed(seed, "weights", kind, dim, heads))
-            layer: nn.Module = attention(kind, dim, heads, max_length=settings["length"])
+            layer: nn.Module = attention(kind, dim, heads, max_length=settings.length)
     else:
         layer = _trained(inputs.get("network", []), kind, dim, heads)
     return layer.to(device, torch.float64).eval().requires_grad_(False)

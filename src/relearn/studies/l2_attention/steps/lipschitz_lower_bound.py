@@ -27,14 +27,14 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from relearn.steps.csv_rows import write_rows
+from relearn.studies.l2_attention.steps.layer_under_test import OnLayer, layer_of
 
 NEEDS_TORCH = True
-ATTENTIONS = ("dp", "l2_tied")
-NORMS = ("inf", "two")
 ASCENTS = ("rank", "start", "value", "first_value", "steps", "above_bound")
 CURVE = ("step", "rank", "value")
 POINTS = 100  # points per curve
@@ -44,17 +44,26 @@ ENTRIES = (
 ROUNDING = 1e-9
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings(OnLayer):
+    attention: Literal["dp", "l2_tied"]
+    weights: Literal["identity", "random", "trained"]
+    p: Literal["inf", "two"]
+    starts: int
+    steps: int
+    lr: float
+    spread: float
+    top: int
+    row_steps: int = 0
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from relearn.runs.console import Progress
 
-    if settings["attention"] not in ATTENTIONS:
-        raise ValueError(f"attention is {settings['attention']!r}; allowed: {', '.join(ATTENTIONS)}")
-    if settings["p"] not in NORMS:
-        raise ValueError(f"p is {settings['p']!r}; allowed: {', '.join(NORMS)}")
     layer = _layer(settings, inputs, run.seed, device)
     starts = _starts(settings, run.seed, device)
     with Progress(
-        f"lipschitz_lower_bound {run.labels.get('suite', '')} {settings['attention']} {settings['length']}"
+        f"lipschitz_lower_bound {run.labels.get('suite', '')} {settings.attention} {settings.length}"
     ) as progress:
         found, curve, rise = _ascents(layer, starts, settings, run.seed, progress)
     bounds = _bounds(layer, settings)
@@ -76,7 +85,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
             for rank, (start, value, at_first) in enumerate(zip(order.tolist(), values, first), 1)
         ],
     )
-    top = min(settings["top"], len(values))
+    top = min(settings.top, len(values))
     last = max(len(curve) - 1, 0)
     steps = sorted({round(i * last / (POINTS - 1)) for i in range(POINTS)}) if len(curve) else []
     write_rows(
@@ -105,17 +114,14 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     run.finish(metrics, notes=notes)
 
 
-def _layer(settings: dict[str, Any], inputs: dict[str, list[Path]], seed: int, device: str) -> Any:
+def _layer(settings: Settings, inputs: dict[str, list[Path]], seed: int, device: str) -> Any:
     """The layer in float64, without a fused kernel."""
     import torch
 
     from relearn.layers.attention_kinds import attention
-    from relearn.studies.l2_attention.steps.layer_under_test import layer_of
 
-    if settings["weights"] == "identity":
-        layer: Any = attention(settings["attention"], settings["dim"], settings["heads"]).to(
-            device, torch.float64
-        )
+    if settings.weights == "identity":
+        layer: Any = attention(settings.attention, settings.dim, settings.heads).to(device, torch.float64)
         layer.eval().requires_grad_(False)
         for weight in layer.parameters():
             torch.nn.init.eye_(weight)
@@ -125,7 +131,7 @@ def _layer(settings: dict[str, Any], inputs: dict[str, list[Path]], seed: int, d
     return layer
 
 
-def _starts(settings: dict[str, Any], seed: int, device: str) -> Any:
+def _starts(settings: Settings, seed: int, device: str) -> Any:
     """The starting points, (S, N, D) in float32.
 
     Each start depends only on its index, N, D, the spread and the seed, not on the number of starts, the weights or the attention.
@@ -134,35 +140,31 @@ def _starts(settings: dict[str, Any], seed: int, device: str) -> Any:
 
     from relearn.steps.trained.seed import seed_of
 
-    shape = (settings["length"], settings["dim"])
+    shape = (settings.length, settings.dim)
     drawn = []
-    for number in range(settings["starts"]):
+    for number in range(settings.starts):
         which = {"start": f"{number} of {shape[0]}x{shape[1]}"}
         generator = torch.Generator().manual_seed(seed_of(which, seed, "start"))
-        reach = settings["spread"] * torch.rand((), generator=generator, dtype=torch.float64)
+        reach = settings.spread * torch.rand((), generator=generator, dtype=torch.float64)
         drawn.append(reach * (2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1))
     return torch.stack(drawn).to(device, torch.float32)
 
 
-def _ascents(
-    layer: Any, starts: Any, settings: dict[str, Any], seed: int, progress: Any
-) -> tuple[Any, Any, float]:
+def _ascents(layer: Any, starts: Any, settings: Settings, seed: int, progress: Any) -> tuple[Any, Any, float]:
     """The result of the ascents, their curves (steps, S), and the relative rise in the last tenth of the steps."""
-    from dataclasses import replace
-
     import torch
 
     from relearn.measures.lipschitz import ascend
 
     quick = copy.deepcopy(layer).float()
-    norm, steps, before = settings["p"], settings["steps"], settings.get("row_steps", 0)
-    common: dict[str, Any] = {"p": norm, "lr": settings["lr"], "seed": seed}
+    norm, steps, before = settings.p, settings.steps, settings.row_steps
+    common: dict[str, Any] = {"p": norm, "lr": settings.lr, "seed": seed}
     row: dict[str, Any] = {"f": lambda x: quick.row(x, 0), "exact": lambda x: layer.row(x, 0)}
     if norm == "inf":
         found = ascend(starts=starts, steps=steps, progress=progress, **row, **common)
         return found, found.curve, found.late_rise
     whole: dict[str, Any] = {"f": quick, "exact": layer, "tolerance": 1e-3}
-    whole["batch"] = max(1, ENTRIES // (layer.heads * settings["length"] ** 2))
+    whole["batch"] = max(1, ENTRIES // (layer.heads * settings.length**2))
     if not before:
         found = ascend(starts=starts, steps=steps, progress=progress, **whole, **common)
         return found, found.curve, found.late_rise
@@ -179,19 +181,19 @@ def _ascents(
     return found, found.curve, found.late_rise
 
 
-def _bounds(layer: Any, settings: dict[str, Any]) -> dict[str, float]:
+def _bounds(layer: Any, settings: Settings) -> dict[str, float]:
     """Upper bounds of the tied layer without a mask, and the structured lower bound."""
     from relearn.measures.lipschitz import two_point
 
-    if settings["attention"] != "l2_tied":
+    if settings.attention != "l2_tied":
         return {}
-    length, norm = settings["length"], settings["p"]
+    length, norm = settings.length, settings.p
     more: dict[str, Any] = {} if norm == "inf" else {"masked": False}
     found = {"bound": float(layer.lipschitz_bound(length, norm, **more))}
     if norm == "two":
         for form in ("printed", "corrected", "tight"):
             found[f"bound_{form}"] = float(layer.lipschitz_bound(length, norm, form=form, **more))
-    if settings["weights"] == "identity" and (layer.dim, layer.heads) == (1, 1) and length > 1:
+    if settings.weights == "identity" and (layer.dim, layer.heads) == (1, 1) and length > 1:
         found["structured"] = two_point(length, norm).value
     return found
 

@@ -16,8 +16,9 @@ nats per target; targets are characters and line ends.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from relearn.runs.record import Run
@@ -25,24 +26,31 @@ if TYPE_CHECKING:
 NEEDS_TORCH = False
 
 
-def run(
-    run: Run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    dataset: str
+    max_length: int
+    train_sentences: int
+    valid_sentences: int
+    test_sentences: int
+
+
+def run(run: Run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     """See the module. Device and precision are not used."""
     from relearn.data.characters import prepare, save_characters
     from relearn.data.mirror import mirror_of
     from relearn.data.ngrams import cross_entropies
     from relearn.data.text_lines import load_text
 
-    name = settings["dataset"]
+    name = settings.dataset
     text = load_text(name, folder=mirror_of(name))
     prepared, metrics = prepare(
         text,
         name=name,
-        max_length=settings["max_length"],
-        train_sentences=settings["train_sentences"],
-        valid_sentences=settings["valid_sentences"],
-        test_sentences=settings["test_sentences"],
+        max_length=settings.max_length,
+        train_sentences=settings.train_sentences,
+        valid_sentences=settings.valid_sentences,
+        test_sentences=settings.test_sentences,
     )
     save_characters(prepared, run.output("characters.safetensors"))
     unigram, bigram = cross_entropies(

@@ -2,15 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 Rows = list[dict[str, Any]]
 Examined = tuple[Sequence[str], Rows, dict[str, float]]
 
 
-def theorem_3_1(settings: Mapping[str, Any], seed: int) -> Examined:
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    lengths: Sequence[int]
+    dims: Sequence[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Theorem31(Sizes):
+    protocol: Literal["theorem_3_1"]
+    heads: int
+    spreads: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LemmaF1(Sizes):
+    protocol: Literal["lemma_f_1"]
+    spreads: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masks(Sizes):
+    protocol: Literal["masks"]
+    heads: int
+    spreads: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dropout(Sizes):
+    protocol: Literal["dropout"]
+    keep: float
+
+
+def theorem_3_1(settings: Theorem31, seed: int) -> Examined:
     from relearn.layers.attention_kinds import attention
     from relearn.layers.dot_product_attention import DotProductAttention
     from relearn.measures.attention_cases.theorem_3_1 import COLUMNS, cases
@@ -20,27 +53,40 @@ def theorem_3_1(settings: Mapping[str, Any], seed: int) -> Examined:
         "dp_bias": partial(DotProductAttention, bias=True),
         "l2_tied": partial(attention, "l2_tied"),
     }
-    rows = cases(make, **_sizes(settings, "lengths", "dims", "heads", "spreads"), seed=seed)
+    rows = cases(
+        make,
+        lengths=settings.lengths,
+        dims=settings.dims,
+        heads=settings.heads,
+        spreads=settings.spreads,
+        seed=seed,
+    )
     growth = {f"{kind}_growth_ratio": _growth(rows, kind, ("length", "dim")) for kind in ("dp", "dp_bias")}
     return COLUMNS, rows, {**growth, "dp_norm_max": _most(rows, "dp"), **_shared(rows)}
 
 
-def lemma_f_1(settings: Mapping[str, Any], seed: int) -> Examined:
+def lemma_f_1(settings: LemmaF1, seed: int) -> Examined:
     from relearn.layers.attention_kinds import attention
     from relearn.measures.attention_cases.lemma_f_1 import COLUMNS, KINDS, cases
 
     make = {kind: partial(attention, kind) for kind in KINDS}
-    rows = cases(make, **_sizes(settings, "lengths", "dims", "spreads"), seed=seed)
+    rows = cases(make, lengths=settings.lengths, dims=settings.dims, spreads=settings.spreads, seed=seed)
     growth = _growth(rows, "l2", ("weights", "length", "dim"))
     return COLUMNS, rows, {"l2_growth_ratio": growth, "l2_norm_max": _most(rows, "l2"), **_shared(rows)}
 
 
-def masks(settings: Mapping[str, Any], seed: int) -> Examined:
+def masks(settings: Masks, seed: int) -> Examined:
     from relearn.layers.attention_kinds import attention
     from relearn.measures.attention_cases.masks import COLUMNS, cases
 
-    sizes = _sizes(settings, "lengths", "dims", "heads", "spreads")
-    rows = cases(partial(attention, "l2_tied"), **sizes, seed=seed)
+    rows = cases(
+        partial(attention, "l2_tied"),
+        lengths=settings.lengths,
+        dims=settings.dims,
+        heads=settings.heads,
+        spreads=settings.spreads,
+        seed=seed,
+    )
     return (
         COLUMNS,
         rows,
@@ -51,19 +97,15 @@ def masks(settings: Mapping[str, Any], seed: int) -> Examined:
     )
 
 
-def dropout(settings: Mapping[str, Any], seed: int) -> Examined:
+def dropout(settings: Dropout, seed: int) -> Examined:
     from relearn.measures.attention_cases.dropout import COLUMNS, cases
 
-    rows = cases(**_sizes(settings, "keep", "lengths", "dims"), seed=seed)
+    rows = cases(keep=settings.keep, lengths=settings.lengths, dims=settings.dims, seed=seed)
     training = {
         f"{form}_norm_max": max(row["norm"] for row in rows if (row["form"], row["mode"]) == (form, "train"))
         for form in ("binary", "inverted")
     }
     return COLUMNS, rows, training
-
-
-def _sizes(settings: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: settings[name] for name in names}
 
 
 def _growth(rows: Rows, kind: str, same: Sequence[str]) -> float:

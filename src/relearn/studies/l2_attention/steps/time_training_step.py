@@ -23,7 +23,9 @@ from __future__ import annotations
 import contextlib
 import csv
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,13 +41,25 @@ LEAST_PAIRS = 7
 COLUMNS = ("layers", "pair", "own_s", "dp_s")
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    attention: str
+    layers: Sequence[int]
+    dim: int
+    heads: int
+    ffn: int
+    batch_size: int
+    max_length: int
+    pairs: int
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from relearn.data.character_batches import CharacterBatches
     from relearn.data.characters import load_characters
     from relearn.models.character_lm import create
     from relearn.runs.console import Progress
 
-    pairs, depths = settings["pairs"], settings["layers"]
+    pairs, depths = settings.pairs, settings.layers
     if pairs < LEAST_PAIRS:
         raise ValueError(
             f"pairs: {pairs} (allowed: at least {LEAST_PAIRS}, for a median that means something)"
@@ -53,21 +67,28 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     if not depths or len(set(depths)) < len(depths):
         raise ValueError(f"layers: {depths} (allowed: one or more depths, each once)")
     prepared = load_characters(inputs["characters"][0])
-    if prepared.max_length > settings["max_length"]:
+    if prepared.max_length > settings.max_length:
         raise ValueError(
-            f"max_length: {settings['max_length']} (allowed: at least {prepared.max_length}, as {prepared.dataset} was prepared)"
+            f"max_length: {settings.max_length} (allowed: at least {prepared.max_length}, as {prepared.dataset} was prepared)"
         )
-    lines = CharacterBatches(prepared.part("train"), batch_size=settings["batch_size"], device=device)
+    lines = CharacterBatches(prepared.part("train"), batch_size=settings.batch_size, device=device)
     batch = lines.batch(mean_rows(lines))
-    sizes = {key: settings[key] for key in ("dim", "heads", "ffn")}
-    sizes |= {"vocabulary": prepared.vocabulary, "max_length": settings["max_length"] + 1, "dropout": 0.0}
+    network = partial(
+        create,
+        dim=settings.dim,
+        heads=settings.heads,
+        ffn=settings.ffn,
+        vocabulary=prepared.vocabulary,
+        max_length=settings.max_length + 1,
+        dropout=0.0,
+    )
     rows: list[dict[str, float]] = []
     metrics: dict[str, float] = {}
-    with Progress(f"time_training_step {settings['attention']}") as progress:
+    with Progress(f"time_training_step {settings.attention}") as progress:
         for layers in depths:
             own, dp = (
-                training_step(create(attention=kind, layers=layers, **sizes), batch, device, precision)
-                for kind in (settings["attention"], "dp")
+                training_step(network(attention=kind, layers=layers), batch, device, precision)
+                for kind in (settings.attention, "dp")
             )
             own()
             dp()

@@ -9,7 +9,7 @@ the recipe: steps, batch_size (lines), schedule (inverse_sqrt | constant), lr or
 warmup_steps, betas, adam_eps (default 1e-8), clip_norm (null: no clipping), diverged_above (a loss in nats above which the run ends as
 diverged; without it, only a non-finite loss counts as divergence); evaluations (number, evenly spaced, the last one at the end).
 Inputs: characters; tuning (optional): records of runs that trained the same model with other recipes. Schedule, rate, warm-up
-and dropout are then taken from the record with the lowest validation NLL, even if that run diverged.
+and dropout are then taken from the record with the lowest validation NLL, even if that run diverged; without it they are required.
 Output: history.csv (epoch, step, loss, lr, valid_nll_nats, test_nll_nats, train_nll_nats), weights.safetensors (the network with
 the lowest validation NLL, see relearn.models.files).
 
@@ -33,9 +33,12 @@ is evaluated and recorded as step 0 of the history.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from relearn.steps.trained.recipe import AdamRecipe
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +56,33 @@ TUNED = ("schedule", "gamma", "lr", "warmup_steps", "dropout")
 COLUMNS = ("epoch", "step", "loss", "lr", "valid_nll_nats", "test_nll_nats", "train_nll_nats")
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    attention: str
+    layers: int
+    dim: int
+    heads: int
+    ffn: int
+    norm: str
+    init_scale: float
+    glorot: str
+    small_start: bool = False
+    max_length: int
+    steps: int
+    batch_size: int
+    betas: tuple[float, float]
+    adam_eps: float = 1.0e-8
+    clip_norm: float | None
+    diverged_above: float | None = None
+    evaluations: int
+    schedule: str | None = None
+    gamma: float | None = None
+    lr: float | None = None
+    warmup_steps: int | None = None
+    dropout: float | None = None
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from functools import partial
 
     import torch
@@ -71,17 +100,13 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     prepared = load_characters(inputs["characters"][0])
     notes = []
     if tried := inputs.get("tuning"):
-        settings = {**settings, **chosen_recipe(tried)}
-        words = ", ".join(f"{key} {settings[key]}" for key in TUNED if key in settings)
+        chosen = chosen_recipe(tried)
+        settings = replace(settings, **chosen)
+        words = ", ".join(f"{key} {value}" for key, value in chosen.items())
         notes.append(f"recipe: {words}; the best of {len(tried)} on the validation lines")
-    recipe = {
-        **settings,
-        "lr": _peak(settings),
-        "weight_decay": 0.0,
-        "adam_eps": settings.get("adam_eps", 1.0e-8),
-    }
+    recipe = recipe_of(settings)
     net = network(settings, prepared).to(device)
-    lines = partial(CharacterBatches, batch_size=settings["batch_size"], device=device)
+    lines = partial(CharacterBatches, batch_size=settings.batch_size, device=device)
     parts = {name: lines(prepared.part(name)) for name in ("valid", "test")}
     parts["train"] = lines(some(prepared, "train", TRAIN_LINES))
     start = {name: tensor.clone() for name, tensor in net.state_dict().items()}
@@ -99,7 +124,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
     ended = train(
         run,
-        f"train_char_lm {settings['attention']} {settings['layers']}",
+        f"train_char_lm {settings.attention} {settings.layers}",
         net,
         lines(prepared.part("train")),
         recipe=recipe,
@@ -110,7 +135,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         loss=partial(token_loss, smoothing=0.0),
         terms=tokens,
         optimizer="adam",
-        diverged_above=settings.get("diverged_above"),
+        diverged_above=settings.diverged_above,
         seed=seed_of(run.labels, run.seed, "layers", "recipe"),  # the same batches for every attention
         precision=precision,
     )
@@ -159,9 +184,7 @@ def chosen_recipe(records: Sequence[Path]) -> dict[str, Any]:
     return {key: best["settings"][key] for key in TUNED if key in best["settings"]}
 
 
-def network(
-    settings: Mapping[str, Any], prepared: PreparedCharacters
-) -> CharacterTransformer | CharacterLSTM:
+def network(settings: Settings, prepared: PreparedCharacters) -> CharacterTransformer | CharacterLSTM:
     """Create the model of a run's settings for a prepared text; its weights are drawn from torch's global generator.
 
     Raises:
@@ -169,15 +192,24 @@ def network(
     """
     from relearn.models.character_lm import create
 
-    if prepared.max_length > settings["max_length"]:
+    if prepared.max_length > settings.max_length:
         raise ValueError(
-            f"max_length: {settings['max_length']} (allowed: at least {prepared.max_length}, as {prepared.dataset} was prepared)"
+            f"max_length: {settings.max_length} (allowed: at least {prepared.max_length}, as {prepared.dataset} was prepared)"
         )
-    words = ("attention", "layers", "dim", "heads", "ffn", "dropout", "norm", "init_scale", "glorot")
-    sizes = {key: settings[key] for key in words}
-    if settings.get("small_start"):
-        sizes["small_start"] = True
-    return create(**sizes, vocabulary=prepared.vocabulary, max_length=settings["max_length"] + 1)
+    return create(
+        attention=settings.attention,
+        layers=settings.layers,
+        dim=settings.dim,
+        heads=settings.heads,
+        ffn=settings.ffn,
+        dropout=settings.dropout,
+        norm=settings.norm,
+        init_scale=settings.init_scale,
+        glorot=settings.glorot,
+        vocabulary=prepared.vocabulary,
+        max_length=settings.max_length + 1,
+        small_start=settings.small_start,
+    )
 
 
 def summary(measured: list[dict[str, float]]) -> dict[str, float]:
@@ -214,11 +246,30 @@ def some(prepared: PreparedCharacters, part: str, count: int) -> Any:
     return Ragged.of([lines[row].tolist() for row in rows])
 
 
-def _peak(settings: Mapping[str, Any]) -> float:
-    """The peak learning rate: ``lr``, or gamma / sqrt(dim warmup_steps)."""
+def recipe_of(settings: Settings) -> AdamRecipe:
+    """The recipe; its peak learning rate is ``lr``, or gamma / sqrt(dim warmup_steps).
+
+    Raises:
+        ValueError: an incomplete recipe, or both lr and gamma.
+    """
     from relearn.methods.schedules import vaswani_peak
 
-    lr, gamma = settings.get("lr"), settings.get("gamma")
+    schedule, warmup, lr, gamma = settings.schedule, settings.warmup_steps, settings.lr, settings.gamma
+    if schedule is None or warmup is None or settings.dropout is None:
+        raise ValueError(
+            f"schedule, warmup_steps, dropout: found {schedule}, {warmup} and {settings.dropout} "
+            "(allowed: all of them, or records of tuning)"
+        )
     if (lr is None) == (gamma is None):
         raise ValueError(f"lr, gamma: found {lr} and {gamma} (allowed: one of the two)")
-    return lr or vaswani_peak(gamma or 0.0, settings["dim"], settings["warmup_steps"])
+    return AdamRecipe(
+        steps=settings.steps,
+        evaluations=settings.evaluations,
+        lr=lr or vaswani_peak(gamma or 0.0, settings.dim, warmup),
+        weight_decay=0.0,
+        schedule=schedule,
+        warmup_steps=warmup,
+        clip_norm=settings.clip_norm,
+        betas=settings.betas,
+        adam_eps=settings.adam_eps,
+    )
