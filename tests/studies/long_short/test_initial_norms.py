@@ -39,7 +39,7 @@ def test_ratios_of_every_layer_with_and_without_dual_norm(
     for changed, said in (
         ({"size": "tiny"}, "size: found 'tiny', allowed: small, large"),
         ({"characters": 8}, "characters: found 8 of 210 in the validation part, allowed: at least 9"),
-        ({"window": 8}, "window: missing or unknown"),
+        ({"window": 8}, "the key window is unknown; allowed: size, dual_norm, characters"),
     ):
         with pytest.raises(ValueError, match=said):
             step(tmp_path / "odd", tmp_path / "stream.safetensors", **changed)

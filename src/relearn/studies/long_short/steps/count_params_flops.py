@@ -19,6 +19,7 @@ FLOPs are multiply-adds: one product with its sum counts one (fvcore's conventio
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,13 @@ NOTE = "a multiply-add, one product with its sum, counts one"
 Row = dict[str, Any]
 
 
-def run(
-    run: Any, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str
-) -> None:
-    rows, metrics = counted(settings["family"])
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    family: str
+
+
+def run(run: Any, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    rows, metrics = counted(settings.family)
     write_rows(run.output("counts.csv"), COLUMNS, rows)
     run.finish(metrics, notes=[NOTE])
 

@@ -10,15 +10,21 @@ Metrics: parameters_count, norm_ratio_start_min, norm_ratio_start_max. The seed 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 NEEDS_TORCH = True
 COLUMNS = ("moment", "layer", "ratio", "value_ratio")
-KEYS = ("size", "dual_norm", "characters")
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    size: str
+    dual_norm: bool
+    characters: int
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import torch
 
     from relearn.data.prepared_stream import load_prepared_stream
@@ -26,20 +32,18 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     from relearn.models.long_short_lm import PUBLISHED, create
     from relearn.steps.csv_rows import write_rows
 
-    if odd := sorted(set(settings) ^ set(KEYS)):
-        raise ValueError(f"{odd[0]}: missing or unknown; allowed: {', '.join(KEYS)}")
-    if settings["size"] not in PUBLISHED:
-        raise ValueError(f"size: found {settings['size']!r}, allowed: {', '.join(PUBLISHED)}")
+    if settings.size not in PUBLISHED:
+        raise ValueError(f"size: found {settings.size!r}, allowed: {', '.join(PUBLISHED)}")
     stream = load_prepared_stream(inputs["stream"][0])
     ids = stream.parts["valid"]
-    length = min(settings["characters"], len(ids))
-    least = PUBLISHED[settings["size"]]["segment"] + 1
+    length = min(settings.characters, len(ids))
+    least = PUBLISHED[settings.size]["segment"] + 1
     if length < least:
         raise ValueError(
             f"characters: found {length} of {len(ids)} in the validation part, allowed: at least {least}"
         )
     torch.manual_seed(run.seed)
-    net = create(vocabulary=stream.vocabulary, dual_norm=settings["dual_norm"], **PUBLISHED[settings["size"]])
+    net = create(vocabulary=stream.vocabulary, dual_norm=settings.dual_norm, **PUBLISHED[settings.size])
     rows = norm_ratios(net.to(device), torch.from_numpy(ids[:length])[None].to(device).long())
     write_rows(run.output("norms.csv"), COLUMNS, ({"moment": "start", **row} for row in rows))
     ratios = [row[key] for row in rows for key in ("ratio", "value_ratio")]

@@ -13,8 +13,9 @@ This step does not need torch.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from relearn.runs.record import Run
@@ -22,16 +23,20 @@ if TYPE_CHECKING:
 NEEDS_TORCH = False
 
 
-def run(
-    run: Run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    dataset: str
+    characters: int
+
+
+def run(run: Run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     """Run the step; device and precision are not used."""
     from relearn.data.mirror import mirror_of
     from relearn.data.prepared_stream import prepare, save_stream
     from relearn.data.streams import load_stream
 
-    name = settings["dataset"]
+    name = settings.dataset
     stream = load_stream(name, folder=mirror_of(name))
-    prepared, metrics = prepare(stream.content, name=name, characters=settings["characters"])
+    prepared, metrics = prepare(stream.content, name=name, characters=settings.characters)
     save_stream(prepared, run.output("stream.safetensors"))
     run.finish(metrics=metrics, notes=["source: " + json.dumps(stream.source, sort_keys=True)])

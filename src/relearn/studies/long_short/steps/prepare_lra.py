@@ -19,6 +19,8 @@ This step does not need torch.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,23 +30,36 @@ if TYPE_CHECKING:
 NEEDS_TORCH = False
 
 
-def run(
-    run: Run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    task: str
+    dataset: str
+    max_length: int
+    train_samples: int
+    valid_samples: int
+    test_samples: int
+    form: Mapping[str, Any]
+
+
+def run(run: Run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     """Run the step; device and precision are not used."""
-    from relearn.data.lra import PARTS, sequences, task
+    from relearn.data.lra import sequences, task
     from relearn.data.mirror import mirror_of
 
     made = task.make(
-        settings["task"],
-        settings["dataset"],
-        samples={part: settings[f"{part}_samples"] for part in PARTS},
-        max_length=settings["max_length"],
+        settings.task,
+        settings.dataset,
+        samples={
+            "train": settings.train_samples,
+            "valid": settings.valid_samples,
+            "test": settings.test_samples,
+        },
+        max_length=settings.max_length,
         seed=run.seed,
-        folder=mirror_of(settings["dataset"]),
-        form=settings["form"],
+        folder=mirror_of(settings.dataset),
+        form=settings.form,
     )
-    prepared, metrics = sequences.prepare(made, max_length=settings["max_length"], seed=run.seed)
+    prepared, metrics = sequences.prepare(made, max_length=settings.max_length, seed=run.seed)
     sequences.save(prepared, run.output("data.safetensors"))
     run.finish(
         metrics=metrics,
