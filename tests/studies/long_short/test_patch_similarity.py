@@ -112,7 +112,7 @@ def test_a_network_with_non_finite_patches_ends_as_diverged(bench: Bench) -> Non
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"), [({"task": "translation"}, "task: found"), ({"odd": 1}, "odd: ")]
+    ("changes", "message"), [({"task": "translation"}, "task: found"), ({"odd": 1}, "the key odd is unknown")]
 )
 def test_wrong_arguments_are_refused(
     bench: Bench, changes: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from relearn.steps.csv_rows import write_rows
 
@@ -25,32 +26,37 @@ if TYPE_CHECKING:
 
 NEEDS_TORCH = True
 COLUMNS = ("moment", "layer", "cosine")
-KEYS = ("task", "images", "batch_size", "absolute")
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    task: Literal["images", "folder"]
+    images: int
+    batch_size: int
+    absolute: bool
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from relearn.data.evenly_spaced import evenly_spaced
     from relearn.measures.patch_similarity import last_grid, patch_similarity
     from relearn.models import vision
     from relearn.runs.console import Progress
-    from relearn.steps.tasks import open_task
+    from relearn.steps.tasks import OnFolder, OnImages, open_task
 
-    if odd := sorted(set(settings) ^ set(KEYS)):
-        raise ValueError(f"{odd[0]}: missing or unknown; allowed: {', '.join(KEYS)}")
-    if settings["task"] not in ("images", "folder"):
-        raise ValueError(f"task: found {settings['task']!r}, allowed: images, folder")
     net = vision.FILE.load(inputs["network"][0], device)
-    plain = {"crop_padding": 0, "flip": False, "cutout": 0, "size": net.description["size"]}
-    task: Any = open_task({**plain, "task": settings["task"]}, inputs, device)
-    images = evenly_spaced(task.test_images, settings["images"])
+    plain: OnImages | OnFolder = OnImages(crop_padding=0, flip=False)
+    if settings.task == "folder":
+        plain = OnFolder(task="folder", size=net.description["size"])
+    task: Any = open_task(plain, inputs, device)
+    images = evenly_spaced(task.test_images, settings.images)
     found: dict[str, list[float]] = {}
     with Progress(f"patch_similarity {' '.join(run.labels.values())}") as progress:
         for number, (moment, one) in enumerate((("start", started(net, run.seed)), ("end", net)), 1):
             found[moment] = patch_similarity(
                 one.to(device),
                 images,
-                batch_size=settings["batch_size"],
-                absolute=settings["absolute"],
+                batch_size=settings.batch_size,
+                absolute=settings.absolute,
                 precision=precision,
             )
             progress(number, 2)
@@ -77,9 +83,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
         {name: value for name, value in metrics.items() if math.isfinite(value)},
         outcome="diverged" if odd_ones else "ok",
         outcome_reason="patches are not finite" if odd_ones else None,
-        notes=[
-            "modulus of each pair's cosine" if settings["absolute"] else "cosine of each pair with its sign"
-        ],
+        notes=["modulus of each pair's cosine" if settings.absolute else "cosine of each pair with its sign"],
     )
 
 

@@ -26,8 +26,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from relearn.steps.trained.recipe import AdamRecipe
 
 if TYPE_CHECKING:
     import torch
@@ -44,9 +47,31 @@ TESTS = ("none", "insertion", "deletion")
 LOADED = 20  # number of batches used to time batch creation
 
 
-def run(
-    run: Any, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    attention: str
+    arguments: Mapping[str, Any]
+    layers: int
+    dim: int
+    heads: int
+    ffn: int
+    dropout: float
+    attention_dropout: float
+    pooling: str | None
+    batch_size: int
+    trim: bool
+    steps: int
+    evaluations: int
+    lr: float
+    weight_decay: float
+    schedule: str
+    warmup_steps: int
+    clip_norm: float | None
+    betas: tuple[float, float]
+    adam_eps: float
+
+
+def run(run: Any, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from functools import partial
 
     import torch
@@ -63,9 +88,9 @@ def run(
     net = network(settings, data).to(device)
     batches = partial(
         SequenceBatches,
-        batch_size=settings["batch_size"],
+        batch_size=settings.batch_size,
         length=data.max_length,
-        trim=settings["trim"],
+        trim=settings.trim,
         device=device,
     )
     source = batches(data.part("train"), whole=True)
@@ -84,10 +109,20 @@ def run(
     start = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     ended = train(
         run,
-        f"train_lra {data.task} {settings['attention']}",
+        f"train_lra {data.task} {settings.attention}",
         net,
         source,
-        recipe=settings,
+        recipe=AdamRecipe(
+            steps=settings.steps,
+            evaluations=settings.evaluations,
+            lr=settings.lr,
+            weight_decay=settings.weight_decay,
+            schedule=settings.schedule,
+            warmup_steps=settings.warmup_steps,
+            clip_norm=settings.clip_norm,
+            betas=settings.betas,
+            adam_eps=settings.adam_eps,
+        ),
         evaluate=evaluate,
         judged_by="dev_accuracy_frac",
         device=device,
@@ -168,7 +203,7 @@ def share(found: Tensor | None, labels: Tensor) -> float | None:
     return None if found is None else float((found == labels).double().mean())
 
 
-def network(settings: Mapping[str, Any], data: Sequences) -> LRAEncoder:
+def network(settings: Settings, data: Sequences) -> LRAEncoder:
     """The encoder for a prepared task; its weights are drawn from torch's global generator.
 
     Raises:
@@ -176,15 +211,20 @@ def network(settings: Mapping[str, Any], data: Sequences) -> LRAEncoder:
     """
     from relearn.models.lra_encoder import create
 
-    sizes = ("layers", "dim", "heads", "ffn", "dropout", "attention_dropout", "pooling")
     return create(
-        settings["attention"],
-        **{key: settings[key] for key in sizes},
+        settings.attention,
+        layers=settings.layers,
+        dim=settings.dim,
+        heads=settings.heads,
+        ffn=settings.ffn,
+        dropout=settings.dropout,
+        attention_dropout=settings.attention_dropout,
+        pooling=settings.pooling,
         vocabulary=data.vocabulary,
         classes=data.classes,
         max_length=data.max_length,
         pairs=data.pairs,
-        attention_arguments=settings["arguments"],
+        attention_arguments=settings.arguments,
         padding=0 if data.padded else None,
     )
 
