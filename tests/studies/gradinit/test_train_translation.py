@@ -152,7 +152,7 @@ def test_validation_loss_is_the_mean_over_tokens_pair_by_pair(bench: Bench) -> N
 def test_translations_stand_at_their_sentence(bench: Bench) -> None:
     corpus, net = load_corpus(bench.corpus), post_ln_transformer.FILE.load(bench.start)
     settings = read(translate.Settings, {**SETTINGS, "max_tokens": 60})
-    found = translate.translations(net, corpus, 7, {**SETTINGS, "max_tokens": 60}, "cpu", "fp32")
+    found = translate.translations(net, corpus, 7, settings, "cpu", "fp32")
     for text, (source, _) in zip(found, list(corpus.pairs("test"))[:7], strict=True):
         ids = torch.tensor([[*source.tolist(), 2]])
         alone = beam_search(net, ids, beam=2, max_length=(1.2, 10))[0]
