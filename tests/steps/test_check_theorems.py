@@ -223,7 +223,7 @@ def test_outputs_of_a_trained_layer(tmp_path):
         (
             "theorem_3_2",
             {},
-            "protocol is 'theorem_3_2'; allowed: theorem_3_1, lemma_f_1, masks, dropout",
+            "protocol: found 'theorem_3_2', allowed: theorem_3_1, lemma_f_1, masks, dropout",
         ),
         ("masks", {"lengths": [1]}, "lengths: 1"),
         ("dropout", {"keep": 1.0}, "keep: 1.0"),

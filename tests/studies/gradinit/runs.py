@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import relearn.methods.fit as fitting
 from relearn.runs import record
-from relearn.steps.tasks import open_task
+from relearn.steps.tasks import OnImages, open_task
 from relearn.studies import parameters
 from relearn.studies.family import Family
 from relearn.studies.gradinit.plan import plan
@@ -25,7 +25,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 SPLIT = {"dataset": "digits", "pretrain_per_class": 19, "fine_tune_per_class": 1, "pool_per_class": 1}
 STEPS = {**load("layer_scale").steps, **load("gradinit").steps}
 COUNT = 200  # images to train on
-AUGMENTATION = {"crop_padding": 1, "flip": False, "cutout": 2}
+AUGMENTATION: dict[str, Any] = {"crop_padding": 1, "flip": False, "cutout": 2}
 NETWORK = {"name": "ResNet-110-BN", "width": 0.25, "depth": 0.06}
 START = {"task": "images", "network": NETWORK, "batch_size": 32, "iterations": 3, **AUGMENTATION}
 RECIPE: dict[str, Any] = {
@@ -96,8 +96,8 @@ class Runs(recorded.Runs):
     def state(self, name: str) -> dict[str, Tensor]:
         return load_file(self.weights(name))
 
-    def task(self, **changes: Any) -> Any:
-        return open_task({**START, **changes}, {"data": [self.data]}, "cpu")
+    def task(self) -> Any:
+        return open_task(OnImages(**AUGMENTATION), {"data": [self.data]}, "cpu")
 
 
 @functools.cache

@@ -9,7 +9,7 @@ import torch
 
 from relearn.measures import gradient_statistics
 from relearn.steps import prepare_images as prepare
-from relearn.steps.tasks import open_task
+from relearn.steps.tasks import OnImages, OnTranslation, open_task
 from relearn.studies.gradinit.steps import gradient_statistics as gradient_statistics_step
 from relearn.studies.gradinit.steps import prepare_translation as corpus
 
@@ -17,8 +17,8 @@ from ...steps.recorded import made_by, rows_of
 
 step = partial(made_by, study="gradinit")
 
-IMAGES = {"task": "images", "crop_padding": 1, "flip": False, "cutout": 2}
-TRANSLATION = {"task": "translation", "label_smoothing": 0.1}
+IMAGES: dict[str, Any] = {"task": "images", "crop_padding": 1, "flip": False, "cutout": 2}
+TRANSLATION: dict[str, Any] = {"task": "translation", "label_smoothing": 0.1}
 SPLIT = {"dataset": "digits", "pretrain_per_class": 40, "fine_tune_per_class": 20, "pool_per_class": 30}
 WORDS = {
     "dataset": "number_words",
@@ -36,7 +36,7 @@ def house(tmp_path_factory) -> Path:
     step(prepare, root / "images", SPLIT)
     step(corpus, root / "pairs", WORDS)
     torch.manual_seed(0)
-    images = open_task(IMAGES, {"data": [root / "images/data.safetensors"]}, "cpu")
+    images = open_task(OnImages(**IMAGES), {"data": [root / "images/data.safetensors"]}, "cpu")
     net = images.create({"name": "ResNet-110-BN", "width": 0.25, "depth": 0.06})
     images.save(net, root / "net.safetensors")
     with torch.no_grad():
@@ -45,7 +45,7 @@ def house(tmp_path_factory) -> Path:
     with torch.no_grad():
         net.head.weight.mul_(1e38)
     images.save(net, root / "overflowing.safetensors")
-    pairs = open_task(TRANSLATION, {"data": [root / "pairs/corpus.safetensors"]}, "cpu")
+    pairs = open_task(OnTranslation(**TRANSLATION), {"data": [root / "pairs/corpus.safetensors"]}, "cpu")
     sizes = {"dim": 16, "ffn": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.3}
     pairs.save(pairs.create({**sizes, "residual": "post_ln"}), root / "translator.safetensors")
     return root
@@ -66,7 +66,7 @@ def test_images_one_row_a_tensor(house, tmp_path):
     done = statistics(house, tmp_path / "a")
     rows = rows_of(tmp_path / "a/layers.csv")
     assert tuple(rows[0]) == gradient_statistics.COLUMNS
-    task = open_task(IMAGES, {"data": [house / "images/data.safetensors"]}, "cpu")
+    task = open_task(OnImages(**IMAGES), {"data": [house / "images/data.safetensors"]}, "cpu")
     net = task.network(house / "net.safetensors")
     assert [row["name"] for row in rows] == [name for name, _ in net.named_parameters()]
     metrics = done["metrics"]

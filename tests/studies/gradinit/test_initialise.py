@@ -13,6 +13,7 @@ from relearn.runs import record
 from relearn.steps.trained.seed import seed_of
 from relearn.studies.gradinit.steps import initialise
 
+from ...steps.recorded import made_by
 from .runs import COUNT, GRADINIT, NETWORK, START, Runs
 
 ADAM = {"data": "real", "optimizer": "adam", "tau": 0.01}
@@ -69,20 +70,8 @@ def test_tau_is_the_best_of_the_trainings_that_tried_some(runs, tmp_path):
     runs.initialise("gradinit_twice", "gradinit", GRADINIT | {"tau": 0.2})
     tried, labels = sorted(tmp_path.iterdir()), LABELS | {"initialisation": "gradinit_twice"}
     settings = {**START, "method": "gradinit", "arguments": GRADINIT}
-    one = record.Run(
-        runs.root / "chosen",
-        study="gradinit",
-        paper="zhu2022",
-        step="initialise",
-        scale="mini",
-        labels=labels,
-        seed=0,
-        settings=settings,
-        inputs={"data": [runs.data], "tried": tried},
-    )
-    with one:
-        initialise.run(one, settings, {"data": [runs.data], "tried": tried}, "cpu", "fp32")
-    done = record.read(runs.root / "chosen")
+    inputs = {"data": [runs.data], "tried": tried}
+    done = made_by(initialise, runs.root / "chosen", settings, labels, inputs, study="gradinit")
     assert runs.weights("chosen").read_bytes() == runs.weights("gradinit_twice").read_bytes()
     assert scales(runs, "chosen") != scales(runs, "gradinit")
     assert done["metrics"]["tau"] == 0.2 and done["settings"]["arguments"]["tau"] == 0.05

@@ -10,7 +10,7 @@ from relearn.studies import parameters
 from relearn.studies.gradinit.claims.starts import RATIO
 from relearn.studies.gradinit.plan import plan
 from relearn.studies.gradinit.plan.translation import DECISIVE
-from relearn.studies.gradinit.steps.search import chosen
+from relearn.studies.gradinit.steps.search import best_tried
 
 ROOT = Path(__file__).parents[3]
 SCALES = ("mini", "small", "medium", "paper")
@@ -158,23 +158,18 @@ def record(folder: Path, tried: str, **metrics: float | None) -> Path:
 
 
 def test_the_best_mean_over_seeds_is_taken(tmp_path: Path) -> None:
-    settings = {"arguments": {"tau": 9.0, "eta": 0.1}, "lr": 1.0}
-    assert chosen(settings, []) is settings
     losses = {"tau0.1": [0.5, 0.9], "tau0.2": [0.6, 0.6], "tau0.4": [0.1, None], "tau1e-05": [0.6, 0.6]}
     tried = [record(tmp_path, name, valid_loss_nats=one) for name, many in losses.items() for one in many]
     means = {float(name[3:]): sum(map(float, many)) / 2 for name, many in losses.items() if None not in many}
     best = min(value for value in means if means[value] == min(means.values()))  # of equal ones the smallest
     assert best == 1e-5
-    found = chosen(settings, tried)
-    assert (
-        found == {"arguments": {"tau": best, "eta": 0.1}, "lr": 1.0} and settings["arguments"]["tau"] == 9.0
-    )
+    assert best_tried("tau", tried) == best
     rates = [record(tmp_path, f"lr{lr}", accbest_frac=good) for lr, good in ((0.1, 0.3), (0.5, 0.7))]
-    assert chosen(settings, rates) == {**settings, "lr": 0.5}
+    assert best_tried("lr", rates) == 0.5
 
 
 def test_without_a_candidate_or_a_number_there_is_no_choice(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"0\.json: tried: found own, allowed: tau or lr with a number"):
-        chosen({}, [record(tmp_path, "own", valid_loss_nats=0.1)])
+    with pytest.raises(ValueError, match=r"0\.json: tried: found own, allowed: tau with a number"):
+        best_tried("tau", [record(tmp_path, "own", valid_loss_nats=0.1)])
     with pytest.raises(ValueError, match="tried: found 1 trainings without a number"):
-        chosen({}, [record(tmp_path, "lr1", valid_loss_nats=math.nan)])
+        best_tried("lr", [record(tmp_path, "lr1", valid_loss_nats=math.nan)])

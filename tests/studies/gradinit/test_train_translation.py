@@ -14,6 +14,7 @@ from relearn.methods.beam_search import beam_search
 from relearn.models import post_ln_transformer
 from relearn.models.post_ln_transformer import PostLNTransformer
 from relearn.runs import record
+from relearn.runs.settings import read
 from relearn.studies.gradinit.steps import train_translation as translate
 
 from ...steps.recorded import by_command, check_resumes, rows_of
@@ -150,7 +151,8 @@ def test_validation_loss_is_the_mean_over_tokens_pair_by_pair(bench: Bench) -> N
 
 def test_translations_stand_at_their_sentence(bench: Bench) -> None:
     corpus, net = load_corpus(bench.corpus), post_ln_transformer.FILE.load(bench.start)
-    found = translate.translations(net, corpus, 7, {**SETTINGS, "max_tokens": 60}, "cpu", "fp32")
+    settings = read(translate.Settings, {**SETTINGS, "max_tokens": 60})
+    found = translate.translations(net, corpus, 7, settings, "cpu", "fp32")
     for text, (source, _) in zip(found, list(corpus.pairs("test"))[:7], strict=True):
         ids = torch.tensor([[*source.tolist(), 2]])
         alone = beam_search(net, ids, beam=2, max_length=(1.2, 10))[0]
@@ -176,4 +178,4 @@ def test_a_network_for_another_vocabulary_is_refused(bench: Bench, tmp_path: Pat
     post_ln_transformer.FILE.save(net, other)
     inputs = {"corpus": [bench.corpus], "start": [other]}
     with pytest.raises(ValueError, match=r"other.safetensors: a network of 50 units \(allowed: 100"):
-        translate.run(None, SETTINGS, inputs, "cpu", "fp32")
+        translate.run(None, read(translate.Settings, SETTINGS), inputs, "cpu", "fp32")

@@ -8,19 +8,24 @@ Settings: draws (number of random draws per case). No inputs. Output: cases.csv,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from relearn.steps.csv_rows import write_rows
 
 NEEDS_TORCH = True
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    draws: int
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     """See the module. Device and precision have no effect."""
     from relearn.measures.batch_norm_gradient import COLUMNS, cases
 
-    rows = cases(draws=settings["draws"], seed=run.seed)
+    rows = cases(draws=settings.draws, seed=run.seed)
     write_rows(run.output("cases.csv"), COLUMNS, rows)
     run.finish(
         {

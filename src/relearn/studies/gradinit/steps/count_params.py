@@ -8,22 +8,29 @@ the columns of :data:`relearn.measures.parameter_counts.COLUMNS`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from relearn.steps.csv_rows import write_rows
 
 NEEDS_TORCH = True
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    networks: Sequence[str] | None = None
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     """See the module. Device and precision have no effect."""
     from functools import partial
 
     from relearn.measures.parameter_counts import COLUMNS, PUBLISHED, parameter_counts
     from relearn.models import create
 
-    rows = parameter_counts({name: partial(create, name) for name in settings.get("networks", PUBLISHED)})
+    names = PUBLISHED if settings.networks is None else settings.networks
+    rows = parameter_counts({name: partial(create, name) for name in names})
     write_rows(run.output("counts.csv"), COLUMNS, rows)
     run.finish(
         {

@@ -4,7 +4,7 @@ For every parameter tensor, the step measures its magnitude and the mean and sta
 (zhu2022, figures 4.1 and 4.4 to 4.10).
 
 Settings: task (images | folder | translation) with the settings of that task, batches, and batch_size (images) or max_tokens
-(translation). Inputs: data, network. Output: layers.csv, with the columns of
+(translation); protocol, always gradient_statistics. Inputs: data, network. Output: layers.csv, with the columns of
 :data:`relearn.measures.gradient_statistics.COLUMNS`; an absent value is an empty cell.
 
 Runs with the same label `network` use the same minibatches, whatever the initialisation, so they can be compared.
@@ -15,26 +15,51 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from relearn.steps.csv_rows import write_rows
+from relearn.steps.tasks import OnFolder, OnImages, OnTranslation, open_task
 
 NEEDS_TORCH = True
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    protocol: Literal["gradient_statistics"] = "gradient_statistics"
+    batches: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagesSettings(Statistics, OnImages):
+    batch_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderSettings(Statistics, OnFolder):
+    batch_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationSettings(Statistics, OnTranslation):
+    max_tokens: int
+
+
+Settings = ImagesSettings | FolderSettings | TranslationSettings
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     """See the module. Gradients are always computed in single precision; ``precision`` has no effect."""
     from relearn.measures.gradient_statistics import COLUMNS, gradient_statistics
     from relearn.runs.console import Progress
-    from relearn.steps.tasks import open_task
     from relearn.steps.trained.seed import seed_of
 
     task = open_task(settings, inputs, device)
     model = task.network(inputs["network"][0])
-    size = settings["max_tokens" if settings["task"] == "translation" else "batch_size"]
+    size = settings.max_tokens if settings.task == "translation" else settings.batch_size
     seed = seed_of(run.labels, run.seed, "protocol", "task", "network")
-    count = settings["batches"]
+    count = settings.batches
     with Progress("gradient_statistics") as progress:
 
         def counted() -> Iterator[Sequence[Any]]:

@@ -14,11 +14,13 @@ For the same network and seed, all methods start from the same random weights, s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relearn.steps.csv_rows import write_rows
+from relearn.steps.tasks import OnFolder, OnImages, OnTranslation, open_task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,7 +36,33 @@ CHECKPOINT_EVERY = 20
 """Iterations between two checkpoints."""
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Initialisation:
+    network: Mapping[str, Any]
+    method: str | None
+    arguments: Mapping[str, Any]
+    iterations: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagesSettings(Initialisation, OnImages):
+    batch_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderSettings(Initialisation, OnFolder):
+    batch_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationSettings(Initialisation, OnTranslation):
+    max_tokens: int
+
+
+Settings = ImagesSettings | FolderSettings | TranslationSettings
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     """See the module."""
     import torch
 
@@ -42,19 +70,19 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.methods.initialised import Initialised
     from relearn.runs.checkpoint import Checkpoint
     from relearn.runs.console import Progress
-    from relearn.steps.tasks import open_task
     from relearn.steps.trained.clock import Clock
     from relearn.steps.trained.seed import seed_of
-    from relearn.studies.gradinit.steps.search import chosen
+    from relearn.studies.gradinit.steps.search import best_tried
 
-    settings = chosen(settings, inputs.get("tried", ()))
+    if tried := inputs.get("tried"):
+        settings = replace(settings, arguments={**settings.arguments, "tau": best_tried("tau", tried)})
     memory = _peak_memory(device)
     task = open_task(settings, inputs, device)
     torch.manual_seed(seed_of(run.labels, run.seed, "task", "network"))
-    model = task.create(settings["network"])
+    model = task.create(settings.network)
     seed = seed_of(run.labels, run.seed, "task", "network", "initialisation")
-    size = settings["max_tokens" if settings["task"] == "translation" else "batch_size"]
-    method, arguments = settings["method"], dict(settings["arguments"])
+    size = settings.max_tokens if settings.task == "translation" else settings.batch_size
+    method, arguments = settings.method, dict(settings.arguments)
     if arguments.get("gamma", 0) is None:
         arguments["gamma"] = math.inf
     probe = next(task.batches(seed_of(run.labels, run.seed, "task"), size))
@@ -66,7 +94,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         if method in ITERATED:
             arguments |= {"log": run.log, "progress": progress}
         if method in SCALED:
-            arguments["iterations"] = settings["iterations"]
+            arguments["iterations"] = settings.iterations
             arguments |= {"checkpoint": Checkpoint(run.work / "scales"), "checkpoint_every": CHECKPOINT_EVERY}
         if method in ("gradinit", "extra_epoch"):
             arguments["precision"] = precision
@@ -92,7 +120,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             "peak_memory_bytes": _peak_memory(device) - memory,
             "iterations_count": iterations,
             **_search(settings, done),
-            **({"tau": settings["arguments"]["tau"]} if inputs.get("tried") else {}),
+            **({"tau": settings.arguments["tau"]} if tried else {}),
             "loss_before_nats": before[0],
             "loss_after_nats": after[0],
             "gradient_norm_before": before[1],
@@ -107,13 +135,13 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     )
 
 
-def _search(settings: dict, done: Initialised) -> dict[str, float]:
+def _search(settings: Initialisation, done: Initialised) -> dict[str, float]:
     """Number and share of iterations that minimised the gradient norm because it exceeded its bound, and tau times iterations."""
     found = {"constraint_count": float(sum(row.get("kind") == "constraint" for row in done.history))}
-    if done.history and settings["arguments"].get("gamma"):
+    if done.history and settings.arguments.get("gamma"):
         found["constraint_frac"] = found["constraint_count"] / len(done.history)
-    if done.history and settings["iterations"] and settings["arguments"].get("tau"):
-        found["tau_iterations"] = settings["arguments"]["tau"] * settings["iterations"]
+    if done.history and settings.iterations and settings.arguments.get("tau"):
+        found["tau_iterations"] = settings.arguments["tau"] * settings.iterations
     return found
 
 

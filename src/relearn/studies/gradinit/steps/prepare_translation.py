@@ -13,8 +13,9 @@ of unknown ids, number of source sentences of validation and test that also occu
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from relearn.runs.record import Run
@@ -22,27 +23,34 @@ if TYPE_CHECKING:
 NEEDS_TORCH = False
 
 
-def run(
-    run: Run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    dataset: str
+    vocabulary: int
+    max_length: int
+    train_pairs: int
+    test_pairs: int
+
+
+def run(run: Run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     """See the module. Device and precision have no effect."""
     from relearn.data.corpus import prepare, save_corpus
     from relearn.data.mirror import mirror_of
     from relearn.data.sentence_pairs import load_pairs
 
-    name = settings["dataset"]
+    name = settings.dataset
     raw = load_pairs(name, folder=mirror_of(name))
     prepared, metrics = prepare(
         raw,
         name=name,
-        vocabulary=settings["vocabulary"],
-        max_length=settings["max_length"],
-        train_pairs=settings["train_pairs"],
-        test_pairs=settings["test_pairs"],
+        vocabulary=settings.vocabulary,
+        max_length=settings.max_length,
+        train_pairs=settings.train_pairs,
+        test_pairs=settings.test_pairs,
     )
     save_corpus(prepared, run.output("corpus.safetensors"))
     notes = ["source: " + json.dumps(raw.source, sort_keys=True)]
-    if metrics["vocabulary_count"] < settings["vocabulary"]:
+    if metrics["vocabulary_count"] < settings.vocabulary:
         notes.append(
             f"vocabulary: {len(prepared.tokenizer)} ids, the training text has no more pairs to merge"
         )

@@ -12,38 +12,32 @@ from typing import Any
 
 SIGNS = {"valid_loss_nats": -1.0, "accbest_frac": 1.0}
 """The metrics that judge a training, and whether more of them is better."""
-TRIED = re.compile(r"(tau|lr)([0-9.e+-]+)")
 
 
-def chosen(settings: dict[str, Any], records: Sequence[Path]) -> dict[str, Any]:
-    """The settings with the best candidate in place of theirs: ``arguments.tau`` of an initialisation, or ``lr`` of a training.
+def best_tried(key: str, records: Sequence[Path]) -> float:
+    """The best of the values of ``key`` that trainings tried: ``tau`` of an initialisation, or ``lr`` of a training.
 
     The label ``tried`` of a training names its candidate, e.g. ``tau0.01``. The best has the best mean over seeds of the training's
     validation loss or, without one, of its best accuracy; of equal ones the smallest. A training without that number is worse than
-    any other. Without records the settings are unchanged.
+    any other.
 
     Raises:
         ValueError: a record names no candidate, or no training has a number.
     """
-    if not records:
-        return settings
-    scores: dict[tuple[str, float], list[float]] = defaultdict(list)
+    scores: dict[float, list[float]] = defaultdict(list)
     for path in records:
         record = json.loads(path.read_text(encoding="utf-8"))
         label = str(record["labels"].get("tried", ""))
-        if not (found := TRIED.fullmatch(label)):
-            raise ValueError(f"{path}: tried: found {label or 'nothing'}, allowed: tau or lr with a number")
+        if not (found := re.fullmatch(f"{key}([0-9.e+-]+)", label)):
+            raise ValueError(f"{path}: tried: found {label or 'nothing'}, allowed: {key} with a number")
         numbers = [sign * record["metrics"][name] for name, sign in SIGNS.items() if _known(record, name)]
-        scores[found[1], float(found[2])].append(numbers[0] if numbers else -math.inf)
+        scores[float(found[1])].append(numbers[0] if numbers else -math.inf)
     means = {candidate: sum(many) / len(many) for candidate, many in scores.items()}
     if max(means.values()) == -math.inf:
         raise ValueError(
             f"tried: found {len(records)} trainings without a number, allowed: one with a number"
         )
-    key, value = min(means, key=lambda candidate: (-means[candidate], candidate))
-    if key == "lr":
-        return {**settings, "lr": value}
-    return {**settings, "arguments": {**settings["arguments"], "tau": value}}
+    return min(means, key=lambda candidate: (-means[candidate], candidate))
 
 
 def _known(record: dict[str, Any], name: str) -> bool:

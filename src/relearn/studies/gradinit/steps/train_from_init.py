@@ -2,7 +2,7 @@
 
 Settings: the recipe, i.e. optimizer, lr, momentum, weight_decay, batch_size, epochs or steps, clip_norm and mixup (null turns
 either off), scalars (true: each weight has a scalar factor that is trained with it), test_images (0: all), augmentation.
-`task: folder` (ImageNet, images decoded from class folders) also takes size, schedule and milestones (in epochs).
+`task: folder` (ImageNet, images decoded from class folders) takes size instead. Optional: schedule, milestones (in epochs).
 Inputs: data, start. Output: history.csv with one row per epoch; with ``steps`` at most ten rows, the last of which has an accuracy.
 
 epoch_s is the time of an epoch without its evaluation: CPU time of this process on a CPU, device time on a GPU.
@@ -16,10 +16,13 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from relearn.steps.csv_rows import write_rows
+from relearn.steps.tasks import OnFolder, OnImages, open_task
 
 NEEDS_TORCH = True
 PROCESSES = True
@@ -28,7 +31,37 @@ BLOCKS = 10
 """Rows of the history of a training of ``steps``."""
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    optimizer: str
+    lr: float
+    momentum: float | None
+    weight_decay: float
+    batch_size: int
+    epochs: int | None
+    steps: int | None
+    clip_norm: float | None
+    mixup: float | None
+    scalars: bool
+    test_images: int
+    schedule: str | None = None
+    milestones: Sequence[float] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagesSettings(Training, OnImages):
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderSettings(Training, OnFolder):
+    pass
+
+
+Settings = ImagesSettings | FolderSettings
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     """See the module."""
     import torch
 
@@ -39,17 +72,16 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.methods.mixing import mixup
     from relearn.runs.checkpoint import Checkpoint
     from relearn.runs.console import Progress
-    from relearn.steps.tasks import open_task
     from relearn.steps.trained.chance import most_frequent
     from relearn.steps.trained.clock import Clock
     from relearn.steps.trained.seed import seed_of
 
-    task: Any = open_task({"task": "images", **settings}, inputs, device)
+    task: Any = open_task(settings, inputs, device)
     model = task.network(inputs["start"][0])
     seed = seed_of(run.labels, run.seed, "task", "network")  # same batches and augmentation for every start
-    streamed = settings.get("task") == "folder"  # images are decoded during training
-    size = settings["batch_size"]
-    count = settings["test_images"] or len(task.test_labels)
+    streamed = settings.task == "folder"  # images are decoded during training
+    size = settings.batch_size
+    count = settings.test_images or len(task.test_labels)
     test_images, test_labels = task.test_images[:count], task.test_labels[:count]
     clock = Clock(device)
 
@@ -59,10 +91,10 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         # The last step can make the outputs non-finite before any loss shows it; then there is no accuracy.
         return {"test_accuracy_frac": accuracy(logits, test_labels)} if logits.isfinite().all() else {}
 
-    steps, epochs = settings["steps"], settings["epochs"]
+    steps, epochs = settings.steps, settings.epochs
     with (
         Progress(f"train_from_init {run.labels['network']} {run.labels['initialisation']}") as progress,
-        learned_scalars(model) if settings["scalars"] else contextlib.nullcontext(),
+        learned_scalars(model) if settings.scalars else contextlib.nullcontext(),
     ):
         clock.start()
         fitted = fit(
@@ -72,17 +104,17 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             epochs=epochs,
             steps=steps,
             batch_size=None if streamed else size,
-            lr=settings["lr"],
-            optimizer=settings["optimizer"],
-            momentum=settings["momentum"],
-            weight_decay=settings["weight_decay"],
+            lr=settings.lr,
+            optimizer=settings.optimizer,
+            momentum=settings.momentum or 0.0,  # AdamW has none
+            weight_decay=settings.weight_decay,
             decay="no_norm",
             lr_scale=FIXUP_RATES if "FixUp" in run.labels["network"] else None,
-            clip_norm=settings["clip_norm"],
-            schedule=settings.get("schedule", "constant" if steps else "cosine"),
-            milestones=settings.get("milestones", ()),
+            clip_norm=settings.clip_norm,
+            schedule=settings.schedule or ("constant" if steps else "cosine"),
+            milestones=settings.milestones,
             augment=task.augment,
-            mix=mixup(settings["mixup"], task.classes) if settings["mixup"] else None,
+            mix=mixup(settings.mixup, task.classes) if settings.mixup else None,
             evaluate=clock.excluding(evaluate),
             evaluate_every=BLOCKS if steps else 1,
             history_steps=math.ceil(steps / BLOCKS) if steps else None,

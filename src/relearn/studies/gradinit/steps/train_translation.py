@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from relearn.steps.csv_rows import write_rows
+from relearn.steps.trained.recipe import Recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,19 +37,24 @@ NEEDS_TORCH = True
 ROWS = 5
 """Rows of the history from one evaluation to the next."""
 COLUMNS = ("epoch", "step", "loss", "lr", "valid_loss", "bleu")
-RECIPE = (
-    "steps",
-    "schedule_steps",
-    "warmup_steps",
-    "schedule",
-    "lr",
-    "optimizer",
-    "weight_decay",
-    "clip_norm",
-)
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings(Recipe):
+    optimizer: str
+    betas: tuple[float, float] = (0.9, 0.999)
+    momentum: float = 0.9
+    schedule_steps: int
+    max_tokens: int
+    label_smoothing: float
+    beam: int
+    length_penalty: float
+    factor: float
+    extra: int
+    test_pairs: int
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     """See the module."""
     from functools import partial
 
@@ -60,9 +66,10 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.runs.atomic_files import write
     from relearn.steps.trained.seed import seed_of
     from relearn.steps.trained.train import train
-    from relearn.studies.gradinit.steps.search import chosen
+    from relearn.studies.gradinit.steps.search import best_tried
 
-    settings = chosen(settings, inputs.get("tried", ()))
+    if tried := inputs.get("tried"):
+        settings = replace(settings, lr=best_tried("lr", tried))
     corpus = load_corpus(inputs["corpus"][0])
     model = post_ln_transformer.FILE.load(inputs["start"][0], device)
     if model.vocabulary != corpus.vocabulary:
@@ -70,9 +77,9 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             f"{inputs['start'][0]}: a network of {model.vocabulary} units (allowed: {corpus.vocabulary}, "
             f"as in {inputs['corpus'][0]})"
         )
-    source = TokenBatches(corpus.pairs("train"), max_tokens=settings["max_tokens"], device=device)
-    valid = whole(corpus, "valid", settings["max_tokens"], device)
-    references = corpus.texts("test")[: settings["test_pairs"] or None]
+    source = TokenBatches(corpus.pairs("train"), max_tokens=settings.max_tokens, device=device)
+    valid = whole(corpus, "valid", settings.max_tokens, device)
+    references = corpus.texts("test")[: settings.test_pairs or None]
     best = run.work / "best.json"  # survives an interruption, like the checkpoint
 
     def evaluate(net: Any) -> dict[str, float]:
@@ -89,16 +96,19 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         model,
         source,
         recipe=settings,
-        keys=(*RECIPE, *(key for key in ("momentum", "betas") if key in settings)),
         evaluate=evaluate,
         judged_by="bleu",
         device=device,
-        loss=partial(token_loss, smoothing=settings["label_smoothing"]),
+        optimizer=settings.optimizer,
+        betas=settings.betas,
+        momentum=settings.momentum,
+        schedule_steps=settings.schedule_steps,
+        loss=partial(token_loss, smoothing=settings.label_smoothing),
         terms=tokens,
         seed=seed_of(run.labels, run.seed, "task", "network"),  # same order of batches for every start
         precision=precision,
         evaluate_every=ROWS,
-        history_steps=math.ceil(settings["steps"] / (ROWS * settings["evaluations"])),
+        history_steps=math.ceil(settings.steps / (ROWS * settings.evaluations)),
     )
     fitted = ended.fitted
     # A run that diverges before its first evaluation has empty translations and BLEU 0.
@@ -118,8 +128,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         "steps_count": float(fitted.steps),
         "parameters_count": float(sum(parameter.numel() for parameter in model.parameters())),
     }
-    if inputs.get("tried"):
-        metrics["lr"] = settings["lr"]
+    if tried:
+        metrics["lr"] = settings.lr
     if fitted.history:
         metrics["train_loss_nats"] = fitted.history[-1]["loss"]
     if tested:
@@ -156,7 +166,7 @@ def translations(
     net: PostLNTransformer,
     corpus: PreparedCorpus,
     count: int,
-    settings: Mapping[str, Any],
+    settings: Settings,
     device: str,
     precision: str,
 ) -> list[str]:
@@ -170,13 +180,13 @@ def translations(
     order: torch.Tensor = sentences.lengths[:count].argsort(descending=True, stable=True)
     outputs = [""] * count
     with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16"):
-        for rows in order.split(max(1, settings["max_tokens"] // (1 + int(sentences.lengths.max())))):
+        for rows in order.split(max(1, settings.max_tokens // (1 + int(sentences.lengths.max())))):
             found = beam_search(
                 net,
                 sentences.pad(rows, last=EOS),
-                beam=settings["beam"],
-                max_length=(settings["factor"], settings["extra"]),
-                length_penalty=settings["length_penalty"],
+                beam=settings.beam,
+                max_length=(settings.factor, settings.extra),
+                length_penalty=settings.length_penalty,
             )
             for row, one in zip(rows.tolist(), found, strict=True):
                 outputs[row] = corpus.decode(one.tokens).replace("\n", " ")

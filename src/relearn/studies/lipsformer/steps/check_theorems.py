@@ -22,13 +22,13 @@ holds and to the printed one; for activations <activation>_slope_max, the larges
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from relearn.steps import theorem_cases
 from relearn.studies.lipsformer.steps import theorems
 
 NEEDS_TORCH = True
-PROTOCOLS = {
+Settings = theorems.Theorem1 | theorems.Theorem2 | theorems.Spectral | theorems.Activations
+PROTOCOLS: dict[str, theorem_cases.Protocol] = {
     "theorem_1": theorems.theorem_1,
     "theorem_2": theorems.theorem_2,
     "spectral_start": theorems.spectral,
@@ -36,5 +36,5 @@ PROTOCOLS = {
 }
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     theorem_cases.check(run, settings, PROTOCOLS)

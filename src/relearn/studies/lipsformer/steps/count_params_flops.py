@@ -11,6 +11,8 @@ networks_count.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,13 @@ NEEDS_TORCH = True
 CLASSES = {"LipsFormer-Swin-L++": 21_841}
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    network: str | None = None
+    networks: Sequence[str] = ()
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from functools import partial
     from importlib import import_module
 
@@ -28,10 +36,10 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     from relearn.measures.model_counts import COLUMNS, NETWORKS, model_counts
 
     create_model = import_module("timm").create_model
-    if names := settings.get("networks"):
-        _rivals(run, names, create_model)
+    if settings.networks:
+        _rivals(run, settings.networks, create_model)
         return
-    network = settings["network"]
+    network = settings.network
     if network not in NETWORKS:
         raise ValueError(f"network is {network!r}; allowed: {', '.join(NETWORKS)}")
     classes = CLASSES.get(network, 1000)
@@ -50,7 +58,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     )
 
 
-def _rivals(run: Any, names: list[str], create_model: Any) -> None:
+def _rivals(run: Any, names: Sequence[str], create_model: Any) -> None:
     from functools import partial
 
     from relearn.measures.model_counts import COLUMNS, RIVALS, model_counts

@@ -16,9 +16,12 @@ without a ReaL label count for val but not for real.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.runs.settings import rest
 from relearn.steps.csv_rows import write_rows
 
 if TYPE_CHECKING:
@@ -32,22 +35,43 @@ COLUMNS = ("set", "top1_frac", "samples")
 AVERAGED = "averaged.safetensors"  # of `train_vision`
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    name: str
+    arguments: Mapping[str, Any] = rest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    network: Network
+    classes: int
+    val: str | None
+    v2: str | None
+    real: bool
+    size: int
+    crop_ratio: float
+    interpolation: str
+    average: bool
+    batch_size: int
+    test_images: int
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from relearn.data.imagenet_real import classes_of_files, load
     from relearn.measures.real_accuracy import real_accuracy
 
-    if settings["val"] is None and (settings["real"] or settings["v2"] is None):
+    if settings.val is None and (settings.real or settings.v2 is None):
         raise ValueError("val is null; allowed: a folder, or null with a v2 folder and real false")
     net = network(settings, inputs["weights"][0]).to(device)
     classes = net.description["classes"]
     rows: list[tuple[str, float, int]] = []
-    for name in ("val", "v2"):
-        if settings[name] is None:
+    for name, folder in (("val", settings.val), ("v2", settings.v2)):
+        if folder is None:
             continue
-        images = _some(_found(settings[name], classes), settings["test_images"])
+        images = _some(_found(folder, classes), settings.test_images)
         # before the pass over all images, so that unusable file names fail at once
         real = None
-        if name == "val" and settings["real"]:
+        if name == "val" and settings.real:
             given = inputs.get("real")
             real = classes_of_files(images.files, load(given[0] if given else None))
         predicted = predictions(net, images, settings, precision)
@@ -60,33 +84,32 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     run.finish({**{f"{name}_acc_frac": share for name, share, _ in rows}, "parameters_count": float(count)})
 
 
-def network(settings: dict[str, Any], weights: Path) -> VisionClassifier:
+def network(settings: Settings, weights: Path) -> VisionClassifier:
     """The network described by the header of one of our files, otherwise ``network`` with the weights of a checkpoint."""
     from relearn.models import checkpoints, vision
 
-    arguments = dict(settings["network"])
-    name = arguments.pop("name")
+    name = settings.network.name
     if weights.suffix == ".safetensors" and vision.FILE.header in _header(weights):
         net = vision.FILE.load(weights)
         if net.description["name"] != name:
             raise ValueError(f"network: {name}; allowed: {net.description['name']}, which {weights} holds")
-        if net.description["size"] != settings["size"]:
-            raise ValueError(f"size is {settings['size']}; allowed: {net.description['size']}, of {weights}")
-        if settings["average"] and weights.name != AVERAGED:
+        if net.description["size"] != settings.size:
+            raise ValueError(f"size is {settings.size}; allowed: {net.description['size']}, of {weights}")
+        if settings.average and weights.name != AVERAGED:
             raise ValueError(f"average is true; allowed: false, or {AVERAGED} instead of {weights}")
         return net
     return checkpoints.load(
         name,
         weights,
-        classes=settings["classes"],
-        size=settings["size"],
-        average=settings["average"],
-        **arguments,
+        classes=settings.classes,
+        size=settings.size,
+        average=settings.average,
+        **settings.network.arguments,
     )
 
 
 def predictions(
-    net: VisionClassifier, images: Listing, settings: dict[str, Any], precision: str = "fp32"
+    net: VisionClassifier, images: Listing, settings: Settings, precision: str = "fp32"
 ) -> Tensor:
     """The class with the largest logit for each image (N,), on the CPU."""
     import torch
@@ -94,12 +117,19 @@ def predictions(
     from relearn.data.central_crops import batches
     from relearn.runs.console import Progress
 
-    names = ("size", "crop_ratio", "interpolation", "batch_size")
     own = getattr(os, "sched_getaffinity", None)
     workers = max(2, min(16, len(own(0)) if own else os.cpu_count() or 2))
     where, found, done = next(net.parameters()).device, [], 0
+    cropped = batches(
+        images,
+        size=settings.size,
+        crop_ratio=settings.crop_ratio,
+        interpolation=settings.interpolation,
+        batch_size=settings.batch_size,
+        workers=workers,
+    )
     with Progress("evaluate_imagenet") as progress, torch.inference_mode():
-        for pixels, _ in batches(images, **{name: settings[name] for name in names}, workers=workers):
+        for pixels, _ in cropped:
             x = pixels.to(where).float() / 255.0
             with torch.autocast(where.type, torch.bfloat16, enabled=precision == "bf16"):
                 logits = net(x)

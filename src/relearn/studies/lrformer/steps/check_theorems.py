@@ -14,14 +14,14 @@ holds and to the printed one.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from relearn.steps import theorem_cases
 from relearn.studies.lrformer.steps import theorems
 
 NEEDS_TORCH = True
-PROTOCOLS = {"layer_norm": theorems.layer_norm, "lrsa": theorems.lrsa}
+Settings = theorems.LayerNorm | theorems.Lrsa
+PROTOCOLS: dict[str, theorem_cases.Protocol] = {"layer_norm": theorems.layer_norm, "lrsa": theorems.lrsa}
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     theorem_cases.check(run, settings, PROTOCOLS)

@@ -21,6 +21,7 @@ pixels, feature_entropy_rise_nats and feature_entropy_monotone_frac in features.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,16 @@ TEST = "test"
 MEASURES = ("auroc_frac", "aupr_frac", "fpr95_frac")
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    sets: Sequence[str]
+    bins: int
+    test_images: int
+    distances: Sequence[float]
+    scores: Sequence[str] | None = None
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from relearn.data.arrays import load_prepared
     from relearn.data.outliers import outliers
     from relearn.measures.embed import embed
@@ -53,10 +63,10 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     data = load_prepared(inputs["data"][0])
     net = vision.FILE.load(inputs["network"][0], device)
     images, labels = data.test()
-    count = min(settings["test_images"] or len(images), len(images))
+    count = min(settings.test_images or len(images), len(images))
     images, labels = images[:count], labels[:count]
     head = outputs_of(net)
-    stages = ("test", *settings["sets"], "pixels", "features")
+    stages = ("test", *settings.sets, "pixels", "features")
     with Progress("evaluate_uncertainty") as progress:
         progress(0, len(stages))
         features = embed(net, images, precision=precision)
@@ -67,9 +77,9 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
         if not bool(logits.isfinite().all()):
             _lost(run, count, "logits of the test images are not finite")
             return
-        known = {TEST: _scores(logits, variance, settings)}
+        known = {TEST: _scores(logits, variance, settings.scores)}
         notes = [_of_head(variance)]
-        for place, name in enumerate(settings["sets"], 1):
+        for place, name in enumerate(settings.sets, 1):
             found = outliers(
                 name,
                 size=images.shape[-1],
@@ -80,12 +90,12 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
                 folder=_mirror(name),
             )
             shown = embed(net, _tensor(found.images), precision=precision)
-            known[name] = _scores(*head(shown), settings)
+            known[name] = _scores(*head(shown), settings.scores)
             notes.append(f"{name}: {found.words}")
             progress(place, len(stages))
-        paths = _paths(net, head, images, features, data.std, settings["distances"], run.seed, precision)
+        paths = _paths(net, head, images, features, data.std, settings.distances, run.seed, precision)
         progress(len(stages), len(stages))
-    metrics = _calibration(run, logits, labels, settings["bins"])
+    metrics = _calibration(run, logits, labels, settings.bins)
     metrics |= _detection(run, known)
     metrics |= _distance(run, paths)
     _histograms(run, known, logits.shape[1])
@@ -159,11 +169,11 @@ def _write(run, name: str, rows: Sequence[Sequence[Any]]) -> None:
     write_rows(run.output(name), TABLES[name], rows)
 
 
-def _scores(logits: Tensor, variance: Tensor | None, settings: dict[str, Any]) -> dict[str, Tensor]:
+def _scores(logits: Tensor, variance: Tensor | None, asked: Sequence[str] | None) -> dict[str, Tensor]:
     """The requested scores that this head supports, and always entropy, by which heads are compared."""
     from relearn.measures import ood
 
-    asked = settings.get("scores", ood.SCORES)
+    asked = ood.SCORES if asked is None else asked
     if odd := [name for name in asked if name not in ood.SCORES]:
         raise ValueError(f"scores: {odd[0]!r} (allowed: {', '.join(ood.SCORES)})")
     found = ood.scores(logits, variance)

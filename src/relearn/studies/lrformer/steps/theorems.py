@@ -2,28 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from relearn.steps.bound_shares import shares
 
 Examined = tuple[Sequence[str], list[dict[str, Any]], dict[str, float]]
 
 
-def layer_norm(settings: Mapping[str, Any], seed: int) -> Examined:
+@dataclass(frozen=True, kw_only=True)
+class LayerNorm:
+    protocol: Literal["layer_norm"]
+    dims: Sequence[int]
+    eps: float
+    spreads: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lrsa:
+    protocol: Literal["lrsa"]
+    lengths: Sequence[int]
+    dims: Sequence[int]
+    spreads: Sequence[float]
+    draws: int
+
+
+def layer_norm(settings: LayerNorm, seed: int) -> Examined:
     from relearn.measures.attention_cases.layer_norm import COLUMNS, cases
 
-    rows = cases(**{name: settings[name] for name in ("dims", "eps", "spreads")}, seed=seed)
+    rows = cases(dims=settings.dims, eps=settings.eps, spreads=settings.spreads, seed=seed)
     return COLUMNS, rows, shares(rows, bound="constant", printed="printed")
 
 
-def lrsa(settings: Mapping[str, Any], seed: int) -> Examined:
+def lrsa(settings: Lrsa, seed: int) -> Examined:
     from relearn.layers.lrsa import LRSA
     from relearn.measures.attention_cases.lrsa import COLUMNS, cases
 
     def make(dim: int, alpha: float, eps: float) -> LRSA:
         return LRSA(dim, 1, alpha=alpha, eps=eps)
 
-    names = ("lengths", "dims", "spreads", "draws")
-    rows = cases(make, **{name: settings[name] for name in names}, seed=seed)
+    rows = cases(
+        make,
+        lengths=settings.lengths,
+        dims=settings.dims,
+        spreads=settings.spreads,
+        draws=settings.draws,
+        seed=seed,
+    )
     return COLUMNS, rows, shares(rows, bound="bound", printed="printed")
