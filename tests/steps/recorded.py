@@ -13,6 +13,7 @@ import pytest
 from relearn import cli
 from relearn.runs import checkpoint as checkpoints
 from relearn.runs import record
+from relearn.runs.settings import read
 from relearn.studies.study import load as study_named
 
 
@@ -38,7 +39,7 @@ def made_by(
     with record.Run(
         out, **named, labels=labels or {}, scale=scale, seed=seed, settings=settings, inputs=given
     ) as run:
-        module.run(run, dict(settings), given, "cpu", "fp32")
+        module.run(run, read(module.Settings, settings), given, "cpu", "fp32")
     done = record.read(out)
     assert record.verify_outputs(done) == []
     return done
