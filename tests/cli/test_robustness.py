@@ -13,6 +13,7 @@ from relearn.cli import robustness
 from relearn.cli.robustness import of_timm
 from relearn.data.corruptions import LEVELS, NAMES
 from relearn.models import checkpoints, vision
+from relearn.runs.settings import read as read_settings
 from relearn.steps import prepare_images as prepare
 
 from ..studies.robustness.networks import VIT, folder, network, slow_logits, some_identifiers
@@ -108,7 +109,7 @@ def test_prepared_test_images_are_a_set(tmp_path: Path) -> None:
     what: dict[str, Any] = {"study": "poisoning", "paper": "zhu2022", "step": "prepare", "scale": "mini"}
     split = {"dataset": "digits", "pretrain_per_class": 10, "fine_tune_per_class": 1, "pool_per_class": 1}
     with record.Run(tmp_path / "data", **what, labels={}, seed=0, settings=split) as one:
-        prepare.run(one, split, {}, "cpu", "fp32")
+        prepare.run(one, read_settings(prepare.Settings, split), {}, "cpu", "fp32")
     net = network(10, in_channels=1, size=8, patch_size=4, mean=[0.5], std=[0.5])
     vision.FILE.save(net, tmp_path / "net.safetensors")
     words = [

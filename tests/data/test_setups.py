@@ -76,9 +76,9 @@ def test_another_choice_is_a_fault_that_names_its_key(digits, key, value):
 def test_a_study_on_the_first_targets_is_that_setup_and_one_on_others_is_not(digits):
     data = load_prepared(digits)
     study = {"target_class": 8, "poison_class": 1, "poisons": 5, "targets": 3}
-    assert setups.matching(data, study) == "digits-mini-v1"
-    assert setups.matching(data, {**study, "target_class": 3}) is None
-    assert setups.matching(data, {**study, "poisons": 4}) is None
+    assert setups.matching(data, data.trials(**study)) == "digits-mini-v1"
+    for changed in ({"target_class": 3}, {"poisons": 4}):
+        assert setups.matching(data, data.trials(**{**study, **changed})) is None
 
 
 def test_the_file_is_written_as_it_is_read():

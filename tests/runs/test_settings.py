@@ -30,8 +30,15 @@ class Filter:
     kind: Literal["filter", "sieve"] = "filter"
     pair: tuple[int, str] = (1, "a")
     either: int | str | None = None
+    several: Literal["all"] | Sequence[str] = "all"
     strict: bool = False
     arguments: Mapping[str, Any] = rest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weak(Attack):
+    level: Literal["low", "high"]
+    how: Literal["once", "often"]
 
 
 Settings = Attack | Filter
@@ -52,6 +59,7 @@ def test_the_rest_of_the_keys_is_taken_and_given_back():
         "kind": "sieve",
         "pair": (1, "a"),
         "either": None,
+        "several": "all",
         "strict": False,
         "nu": 0.1,
         "rounds": [1, 2],
@@ -98,11 +106,21 @@ def test_a_wrong_value_inside_is_named_with_its_place(values, says):
     assert str(error.value) == says
 
 
+def test_a_literal_among_others_is_named_itself():
+    """Of a single dataclass the field that is wrong; of several the field that tells them apart, each of its values once."""
+    weak = {"kind": "attack", "pgd": None, "level": "low", "how": "never"}
+    with pytest.raises(ValueError, match=r"^how: found 'never', allowed: once, often$"):
+        read(Weak | None, weak)
+    with pytest.raises(ValueError, match=r"^kind: found 'other', allowed: attack, filter, sieve$"):
+        read(Weak | Attack | Filter, {**weak, "kind": "other"})
+
+
 def test_pairs_and_alternatives():
     assert read(Filter, {"pair": [2, "b"], "either": "x"}).pair == (2, "b")
     for values, says in (
         ({"pair": [2]}, "pair: found [2], allowed: a list of 2"),
         ({"either": 0.5}, "either: found 0.5, allowed: an integer or text or null"),
+        ({"several": "a"}, "several: found 'a', allowed: all or a list"),
         ({"strict": 1}, "strict: found 1, allowed: true or false"),
     ):
         with pytest.raises(ValueError) as error:

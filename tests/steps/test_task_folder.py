@@ -17,7 +17,7 @@ from relearn.data.class_folders import sha256_of
 from relearn.data.imagenet_folder import central, decode_rgb
 from relearn.report.artefacts import load, matches
 from relearn.runs import record
-from relearn.steps.tasks import open_task
+from relearn.steps.tasks import OnFolder, open_task
 from relearn.studies.study import load as load_study
 from relearn.studies.vision import listing_path
 
@@ -90,8 +90,8 @@ class House(Runs):
             "train_from_init", name, {**RECIPE, **changes}, labels, data=self.data, start=self.weights(start)
         )
 
-    def task(self, **changes: Any) -> Any:
-        return open_task({**START, **changes}, {"data": [self.data]}, "cpu")
+    def task(self) -> Any:  # type: ignore[override]
+        return open_task(OnFolder(task="folder", size=SIDE), {"data": [self.data]}, "cpu")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from relearn.data.arrays import load_prepared
 from relearn.methods.learned_scales import halves
 from relearn.models import create, files, post_ln_transformer
 from relearn.models.post_ln_transformer import PostLNTransformer
-from relearn.steps.tasks import open_task
+from relearn.steps.tasks import OnFolder, OnImages, OnTranslation, open_task
 from relearn.steps.trained.seed import seed_of
 
 from ..studies.gradinit.runs import COUNT, NETWORK, Runs
@@ -32,8 +32,8 @@ def house(tmp_path_factory) -> Runs:
 
 @pytest.fixture(scope="module")
 def translation(house):
-    settings = {"task": "translation", "label_smoothing": 0.1}
-    return open_task(settings, {"data": [house.root / "pairs/corpus.safetensors"]}, "cpu")
+    own = OnTranslation(task="translation", label_smoothing=0.1)
+    return open_task(own, {"data": [house.root / "pairs/corpus.safetensors"]}, "cpu")
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from relearn.measures.branch_ratio import branch_ratios, residual_weights
 from relearn.methods.optimisers import parameter_groups
 from relearn.models import vision
 from relearn.runs import record
+from relearn.runs.settings import read
 from relearn.steps import train_vision as classify
 from relearn.steps.tasks import vision_recipe
 from relearn.steps.train_vision import HISTORY
@@ -43,7 +44,7 @@ def accuracy_of(net: nn.Module, images: Tensor, labels: Tensor) -> float:
 
 def start(runs: Runs, network: str, seed: int = 0) -> nn.Module:
     """The network as `train_vision` starts it."""
-    settings = {**RECIPE, "network": NETWORKS[network]}
+    settings = read(classify.Settings, {**RECIPE, "network": NETWORKS[network]})
     torch.manual_seed(seed)
     return vision.create(**vision_recipe.describe(settings, runs.task())).eval()
 

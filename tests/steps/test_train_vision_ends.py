@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from relearn.data.evenly_spaced import evenly_spaced
 from relearn.models import vision
-from relearn.steps.tasks import vision_recipe
+from relearn.steps.tasks import OnFolder, vision_recipe
 
 from .recorded import killed
 from .test_task_folder import CLASSES, EACH, House, fill
@@ -119,7 +119,7 @@ def test_images_of_folders_are_trained_on_as_they_are_read(house):
     assert done["metrics"]["steps_count"] == 2 * CLASSES * EACH / 6
     net = vision.FILE.load(house.root / "run/model.safetensors")
     assert net.description["size"] == SIDE and net.description["classes"] == CLASSES
-    task = vision_recipe.open_images(settings, {"data": [house.data]}, "cpu")
+    task = vision_recipe.open_images(OnFolder(task="folder", size=SIDE), {"data": [house.data]}, "cpu")
     with torch.no_grad():
         guess = net(task.test_images.float() / 255).argmax(1)
     assert done["metrics"]["acc_frac"] == pytest.approx(float((guess == task.test_labels).double().mean()))
@@ -127,8 +127,8 @@ def test_images_of_folders_are_trained_on_as_they_are_read(house):
 
 
 def test_plain_images_of_folders_are_their_middles(house):
-    settings = {**FOLDER, "train_images": 6}
-    task = vision_recipe.open_images(settings, {"data": [house.data]}, "cpu")
+    own = OnFolder(task="folder", size=SIDE)
+    task = vision_recipe.open_images(own, {"data": [house.data]}, "cpu", count=6)
     assert len(task.train) == 6 and task.steps_per_epoch(6) == 1
     assert torch.bincount(task.train.labels).tolist() == [2, 2, 2]  # of every class
     (images,) = vision_recipe.plain_images(task)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import relearn.methods.fit as fitting
 from relearn.models import vision
 from relearn.models.vision_classifier import VisionClassifier
-from relearn.steps.tasks import vision_recipe
+from relearn.steps.tasks import OnImages, vision_recipe
 from relearn.studies.study import load
 
 from . import recorded
@@ -68,8 +68,9 @@ class Runs(recorded.Runs):
     def net(self, name: str) -> VisionClassifier:
         return vision.FILE.load(self.root / name / "model.safetensors")
 
-    def task(self, **changes: Any) -> Any:
-        return vision_recipe.open_images({**RECIPE, **changes}, {"data": [self.data]}, "cpu")
+    def task(self, held_out: float | None = None) -> Any:
+        own = OnImages(crop_padding=RECIPE["crop_padding"], flip=RECIPE["flip"])
+        return vision_recipe.open_images(own, {"data": [self.data]}, "cpu", held_out=held_out)
 
 
 class Spy:

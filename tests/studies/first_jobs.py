@@ -13,6 +13,7 @@ from typing import Any
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from relearn.runs import record
+from relearn.runs.settings import read
 from relearn.studies import parameters
 from relearn.studies.family import Family
 from relearn.studies.study import Study, all_studies, load
@@ -103,7 +104,7 @@ class Plan:
                 record.Run(out, **what, labels=labels, seed=seed, settings=chosen, inputs=files) as job,
                 stopping(),
             ):
-                step.run(job, chosen, files, "cpu", "fp32")
+                step.run(job, read(step.Settings, chosen), files, "cpu", "fp32")
         except Started:
             return True
         return False

@@ -15,9 +15,10 @@ import argparse
 import json
 import os
 import platform
+from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from relearn.cli import json_object
 from relearn.cli.robustness_table import table
@@ -25,10 +26,11 @@ from relearn.steps.csv_rows import write_rows
 from relearn.studies.robustness.steps import array_sets, folder_sets
 from relearn.studies.robustness.steps import attacks as attack_rows
 from relearn.studies.robustness.steps import image_sets as set_rows
+from relearn.studies.robustness.steps.folder_pixels import Decoding, Policy
+from relearn.studies.robustness.steps.measured import Measured, Measurements, measure
 
 if TYPE_CHECKING:
     from relearn.models.vision_classifier import VisionClassifier
-    from relearn.studies.robustness.steps.measured import Measured
 
 TEST = "test"
 SETS = (*folder_sets.NAMES, array_sets.NAME, TEST)
@@ -75,8 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     images.add_argument("--interpolation", help="bilinear, bicubic, lanczos (default: timm's, or bicubic)")
     images.add_argument("--batch-size", type=int, default=128)
     images.add_argument("--real-labels", type=Path, help="labels in ReaL's form (default: the official ones)")
-    for name, allowed in folder_sets.POLICIES.items():
-        images.add_argument(f"--{name.replace('_', '-')}", choices=allowed, default=allowed[0])
+    for name in ("--on-bad-image", "--on-missing-class"):
+        images.add_argument(name, choices=get_args(Policy), default="fail")
     made = parser.add_argument_group("corruptions and attacks")
     made.add_argument(
         "--corruptions",
@@ -113,7 +115,6 @@ def main(args: argparse.Namespace) -> int:
     from relearn.data.arrays import load_prepared
     from relearn.runs.console import Progress
     from relearn.runs.devices import acquire
-    from relearn.studies.robustness.steps.measured import measure
 
     torch.set_num_threads(args.threads)
     sets = dict(args.sets)
@@ -144,7 +145,7 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def network(args: argparse.Namespace) -> tuple[VisionClassifier, dict[str, Any]]:
+def network(args: argparse.Namespace) -> tuple[VisionClassifier, Decoding]:
     """The network in eval mode, and the protocol of its images.
 
     Raises:
@@ -166,7 +167,7 @@ def network(args: argparse.Namespace) -> tuple[VisionClassifier, dict[str, Any]]
         return net, protocol_of(args, {"size": net.description["size"]})
     pretrained = of_timm(args.model)
     protocol = protocol_of(args, pretrained)
-    made = {"classes": args.classes, "size": protocol["size"], **args.arguments}
+    made = {"classes": args.classes, "size": protocol.size, **args.arguments}
     if args.pretrained and not args.weights:
         mean, std = checkpoints.normalisation(args.model)
         try:
@@ -207,11 +208,8 @@ def of_timm(name: str) -> dict[str, Any]:
     }
 
 
-def protocol_of(args: argparse.Namespace, pretrained: dict[str, Any]) -> dict[str, Any]:
-    """The values of :data:`relearn.studies.robustness.steps.folder_sets.KEYS` and the crop mode.
-
-    Each is taken from the options, else from the network's configuration, else 0.875, center, bicubic.
-    """
+def protocol_of(args: argparse.Namespace, pretrained: dict[str, Any]) -> Decoding:
+    """How images are read: each value from the options, else from the network's configuration, else 0.875, center, bicubic."""
     from relearn.data.central_crops import CROP_MODES, INTERPOLATIONS
 
     chosen = {
@@ -227,35 +225,39 @@ def protocol_of(args: argparse.Namespace, pretrained: dict[str, Any]) -> dict[st
         raise ValueError(f"--interpolation {chosen['interpolation']!r}; allowed: {', '.join(INTERPOLATIONS)}")
     if chosen["crop_mode"] not in CROP_MODES:
         raise ValueError(f"--crop-mode {chosen['crop_mode']!r}; allowed: {', '.join(CROP_MODES)}")
-    names = ("cropped_ratio", "batch_size", *folder_sets.POLICIES)
-    return {**chosen, **{name: getattr(args, name) for name in names}}
+    return Decoding(
+        **chosen,
+        cropped_ratio=args.cropped_ratio,
+        batch_size=args.batch_size,
+        on_bad_image=args.on_bad_image,
+        on_missing_class=args.on_missing_class,
+    )
 
 
-def settings_of(args: argparse.Namespace, protocol: dict[str, Any]) -> dict[str, Any]:
-    """The settings of ``relearn withstand`` that correspond to the options."""
+def settings_of(args: argparse.Namespace, protocol: Decoding) -> Measurements:
+    """What the options ask for."""
     names = (
         args.corruptions if args.corruptions == "all" else [one for one in args.corruptions.split(",") if one]
     )
-    pgd = {
-        "eps": args.pgd_eps,
-        "steps": args.pgd_steps,
-        "restarts": args.pgd_restarts,
-        "images": args.pgd_images,
-        "checks": not args.pgd_unchecked,
-    }
-    return {
-        "protocol": protocol,
-        "images": args.images,
-        "corruptions": names,
-        "severities": args.severities,
-        "pgd": pgd if args.pgd_eps else None,
-        "autoattack": {"eps": args.autoattack_eps, "images": args.autoattack_images}
-        if args.autoattack_eps
-        else None,
-    }
+    pgd = attack_rows.Pgd(
+        eps=args.pgd_eps,
+        steps=args.pgd_steps,
+        restarts=args.pgd_restarts,
+        images=args.pgd_images,
+        checks=not args.pgd_unchecked,
+    )
+    autoattack = attack_rows.AutoAttack(eps=args.autoattack_eps, images=args.autoattack_images)
+    return Measurements(
+        protocol=protocol,
+        images=args.images,
+        corruptions=names,
+        severities=args.severities,
+        pgd=pgd if args.pgd_eps else None,
+        autoattack=autoattack if args.autoattack_eps else None,
+    )
 
 
-def _write(args, net: VisionClassifier, protocol: dict[str, Any], found: Measured, device: str) -> None:
+def _write(args, net: VisionClassifier, protocol: Decoding, found: Measured, device: str) -> None:
     import torch
 
     from relearn import __version__
@@ -271,7 +273,7 @@ def _write(args, net: VisionClassifier, protocol: dict[str, Any], found: Measure
             "mean": net.mean.flatten().tolist(),
             "std": net.std.flatten().tolist(),
         },
-        "protocol": protocol,
+        "protocol": asdict(protocol),
         "seed": args.seed,
         "device": device,
         "precision": args.precision,

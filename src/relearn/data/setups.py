@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relearn.data.arrays import Prepared
+    from relearn.data.arrays import Prepared, Trials
 
 FILE = Path(__file__).with_name("setups.json")
 TARGETS = 50
@@ -123,15 +123,8 @@ def load() -> Mapping[str, Setup]:
     return {name: _setup(name, values) for name, values in entries.items()}
 
 
-def matching(data: Prepared, settings: Mapping[str, Any]) -> str | None:
-    """The name of the set-up whose first targets and bases a study uses, or None if there is none.
-
-    Args:
-        data: the prepared data set.
-        settings: poison_class, target_class, poisons, targets.
-    """
-    wanted = ("target_class", "targets", "poison_class", "poisons")
-    trials = data.trials(**{key: settings[key] for key in wanted})
+def matching(data: Prepared, trials: Trials) -> str | None:
+    """The name of the set-up whose first targets and bases these trials of a prepared data set have, or None if there is none."""
     source = data.tensors["source_index"]
     fine_tune = source[data.tensors["fine_tune"]]
     targets = tuple(source[trials.target_index].tolist())

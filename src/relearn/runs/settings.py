@@ -123,12 +123,16 @@ def _record(kind: Any, values: Any, path: str) -> Any:
 def _one_of(kinds: Sequence[Any], values: Any, path: str) -> Any:
     """Of a union: the dataclass whose ``Literal`` fields fit; of other types the first that fits."""
     records: list[Any] = [kind for kind in kinds if dataclasses.is_dataclass(kind)]
+    if len(records) == 1 and isinstance(values, Mapping):
+        return read(records[0], values, path)
     if records and isinstance(values, Mapping):
         for kind in records:
             if all(_told(values, name, field) in get_args(hint) for name, hint, field in _literals(kind)):
                 return read(kind, values, path)
         name = _literals(records[0])[0][0]
-        allowed = [str(value) for kind in records for value in get_args(_fields(kind)[0][name][0])]
+        allowed = dict.fromkeys(
+            str(value) for kind in records for value in get_args(_fields(kind)[0][name][0])
+        )
         if name not in values:
             others = ", ".join(map(str, values)) or "none"
             raise ValueError(f"the key {_below(path, name)} is missing; found{_inside(path)}: {others}")
@@ -172,7 +176,9 @@ def _wrong(path: str, found: Any, allowed: str) -> ValueError:
 def _name(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return ", ".join(map(str, get_args(kind)))
-    return "null" if kind is type(None) else NAMES.get(kind, "a list or mapping")
+    if (get_origin(kind) or kind) in (Sequence, list, tuple):
+        return "a list"
+    return "null" if kind is type(None) else NAMES.get(kind, "a mapping")
 
 
 def _below(path: str, key: object) -> str:

@@ -8,18 +8,24 @@ Output: listing.json (classes, numbers of images, sha256 of the file list). Metr
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from relearn.data.class_folders import PARTS, files_of, root_of, sha256_of
 
 NEEDS_TORCH = False
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
-    name = settings["dataset"]
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    dataset: str
+    sha256: str | None
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+    name = settings.dataset
     root = root_of(name)
-    found, planned = sha256_of(root), settings["sha256"]
+    found, planned = sha256_of(root), settings.sha256
     if planned not in (None, found):
         raise ValueError(
             f"{root}: found other files than when the workflow was planned, allowed: the same; start again"

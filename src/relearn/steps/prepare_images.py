@@ -14,6 +14,7 @@ This step uses numpy only: importing torch would take longer than all the work o
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,25 +27,32 @@ NEEDS_TORCH = False
 PARTS = ("pretrain", "pool", "fine_tune", "test")
 
 
-def run(
-    run: Run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    dataset: str
+    pretrain_per_class: int
+    fine_tune_per_class: int
+    pool_per_class: int
+    pool_start: int | None = None
+
+
+def run(run: Run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     """See the module. Device and precision are not used."""
     from relearn import data
     from relearn.data.mirror import mirror_of
     from relearn.data.prepared_file import write
     from relearn.data.split import split
 
-    name = settings["dataset"]
+    name = settings.dataset
     images = data.load(name, folder=mirror_of(name))
     parts = split(
         images.train_labels,
         classes=images.class_names,
         official_test=images.test_images is not None,
-        pretrain_per_class=settings["pretrain_per_class"],
-        fine_tune_per_class=settings["fine_tune_per_class"],
-        pool_per_class=settings["pool_per_class"],
-        pool_start=settings.get("pool_start"),
+        pretrain_per_class=settings.pretrain_per_class,
+        fine_tune_per_class=settings.fine_tune_per_class,
+        pool_per_class=settings.pool_per_class,
+        pool_start=settings.pool_start,
     )
     tensors = used_tensors(images, parts)
     write(run.output("data.safetensors"), tensors, dataset=name, classes=images.class_names)

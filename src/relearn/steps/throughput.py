@@ -26,11 +26,13 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from relearn.runs.settings import rest
 from relearn.steps.trained.step_time import timed
 
 NEEDS_TORCH = True
@@ -45,24 +47,44 @@ SMALL = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALL
 """A freed block goes back to the system at once, or the allocator's habits would be measured."""
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    name: str
+    arguments: Mapping[str, Any] = rest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    network: str | Network
+    against: str | Network | None = None
+    as_released: bool = False
+    batch_size: int
+    size: int
+    classes: int = 1000
+    pairs: int
+    modes: Sequence[Literal["inference", "training"]] | None = None
+    memory: bool = True
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from relearn.runs.console import Progress
     from relearn.steps.csv_rows import write_rows
 
-    pairs, modes = settings["pairs"], chosen_modes(settings.get("modes"))
-    for key in ("batch_size", "size", "pairs"):
-        if settings[key] < 1:
-            raise ValueError(f"{key}: {settings[key]} (allowed: at least 1)")
+    batch, size, pairs = settings.batch_size, settings.size, settings.pairs
+    for key, value in (("batch_size", batch), ("size", size), ("pairs", pairs)):
+        if value < 1:
+            raise ValueError(f"{key}: {value} (allowed: at least 1)")
     own, beside = sides_of(settings)
-    common = {key: settings[key] for key in ("batch_size", "size")}
-    common |= {"classes": settings.get("classes", 1000), "device": device, "precision": precision}
-    sides = [{**common, **side} for side in (own, beside)]
+    common = {"batch_size": batch, "size": size, "classes": settings.classes}
+    common |= {"device": device, "precision": precision}
+    sides = [{**common, "name": side.name, "arguments": side.arguments} for side in (own, beside)]
+    modes = [mode for mode in MODES if not settings.modes or mode in settings.modes]
     rows: list[dict[str, Any]] = []
     metrics: dict[str, float] = {}
-    with Progress(f"throughput {own['name']}") as progress:
+    with Progress(f"throughput {own.name}") as progress:
         for mode in modes:
             prefix = MODES[mode]
-            if settings.get("memory", True):
+            if settings.memory:
                 peaks = [peak_bytes({**side, "mode": mode}) for side in sides]
                 metrics[f"{prefix}peak_memory_mb"] = peaks[0] / 1e6
                 metrics[f"{prefix}peak_memory_mb_ratio"] = peaks[0] / peaks[1]
@@ -71,7 +93,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
                 {"mode": mode, "pair": pair, "own_s": a, "reference_s": b}
                 for pair, (a, b) in enumerate(times)
             ]
-            speed = common["batch_size"] / statistics.median(a for a, _ in times)
+            speed = batch / statistics.median(a for a, _ in times)
             metrics |= {
                 f"{prefix}images_per_s": speed,
                 f"{prefix}images_per_s_ratio": statistics.median(b / a for a, b in times),
@@ -79,43 +101,27 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
             progress(len(rows), len(modes) * pairs)
     write_rows(run.output("throughput.csv"), COLUMNS, rows)
     what = "wall time, synchronised" if device.startswith("cuda") else "CPU time of the process"
-    run.finish(
-        metrics, notes=[f"{what}; beside {beside['name']}, batches of {common['batch_size']}, {precision}"]
-    )
+    run.finish(metrics, notes=[f"{what}; beside {beside.name}, batches of {batch}, {precision}"])
 
 
-def sides_of(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The timm name and the arguments of the network and of its reference.
+def sides_of(settings: Settings) -> tuple[Network, Network]:
+    """The network and its reference.
 
     Raises:
-        ValueError: an unknown printed name; a table without a name; a table without a reference.
+        ValueError: an unknown printed name; a table without a reference.
     """
-    network, against = settings["network"], settings.get("against")
+    network, against = settings.network, settings.against
+    if isinstance(against, str):
+        against = Network(name=against)
     if isinstance(network, str):
         if network not in NETWORKS:
             raise ValueError(f"network: {network!r} (allowed: {', '.join(NETWORKS)}, or a table with a name)")
         own, swin = NETWORKS[network]
-        more = {"as_released": True} if settings.get("as_released") else {}
-        return {"name": own, "arguments": more}, _side(against or swin, "against")
-    if not against:
+        more = {"as_released": True} if settings.as_released else {}
+        return Network(name=own, arguments=more), against or Network(name=swin)
+    if against is None:
         raise ValueError("against: nothing (allowed beside a table: a name of timm's, or a table with one)")
-    return _side(network, "network"), _side(against, "against")
-
-
-def chosen_modes(given: list[str] | None) -> list[str]:
-    """The given modes in the order of :data:`MODES`; all if none are given."""
-    for one in given or []:
-        if one not in MODES:
-            raise ValueError(f"modes: {one!r} (allowed: {', '.join(MODES)})")
-    return [mode for mode in MODES if not given or mode in given]
-
-
-def _side(given: str | dict[str, Any], key: str) -> dict[str, Any]:
-    if isinstance(given, str):
-        return {"name": given, "arguments": {}}
-    if not given.get("name"):
-        raise ValueError(f"{key}: {given} (allowed: a table with a name of timm's)")
-    return {"name": given["name"], "arguments": {k: v for k, v in given.items() if k != "name"}}
+    return network, against
 
 
 def in_turns(steps: list[Callable[[], None]], pairs: int, device: str) -> list[tuple[float, float]]:
@@ -138,7 +144,7 @@ def in_turns(steps: list[Callable[[], None]], pairs: int, device: str) -> list[t
 def make_step(
     *,
     name: str,
-    arguments: dict[str, Any],
+    arguments: Mapping[str, Any],
     mode: str,
     batch_size: int,
     size: int,

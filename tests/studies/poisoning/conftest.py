@@ -33,12 +33,13 @@ FINE_TUNING = {
 KNN = {"defence": "deep_knn", "include_self": False, "label_ties": "keep"}
 CRAFT = {**TRIALS, "attack": "convex_polytope", "eps": 0.2, "lr": 0.04, "iterations": 4, "dropout": True}
 POISONED = {**TRIALS, **FINE_TUNING, "attack": "convex_polytope", "eps": 0.2, "knowledge": "gray_box"}
+WHOLE = {key: value for key, value in POISONED.items() if key != "reset_head"} | {"setting": "end_to_end"}
 
 
 class Chain:
     """Runs steps in one folder; ``path(name)`` is a run's folder below runs/."""
 
-    trials, fine_tuning, craft, poisoned, knn = TRIALS, FINE_TUNING, CRAFT, POISONED, KNN
+    trials, fine_tuning, craft, poisoned, whole, knn = TRIALS, FINE_TUNING, CRAFT, POISONED, WHOLE, KNN
 
     def __init__(self, folder: Path) -> None:
         self.runs = folder / "results/mini/runs"

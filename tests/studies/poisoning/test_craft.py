@@ -97,7 +97,7 @@ def test_feature_plane_shows_the_fine_tuning_set_and_what_deep_knn_keeps(chain, 
 def test_a_target_outside_the_trials_is_refused(chain):
     from relearn.studies.poisoning.steps import feature_plane
 
-    settings = {**chain.trials, "target": 3, "k": 20}
+    settings = feature_plane.Settings(**chain.trials, attack="convex_polytope", target=3, k=20)
     with pytest.raises(ValueError, match="target is 3; allowed: 0 to 2"):
         feature_plane.run(None, settings, {"data": [chain.path("prepare/data.safetensors")]}, "cpu", "fp32")
 

@@ -185,7 +185,7 @@ def test_end_to_end_by_hand(chain, read_trials):
     """Every layer moves, by Adam on the poisoned images, the batch statistics frozen."""
     from torch.nn.functional import cross_entropy
 
-    settings = {**chain.poisoned, "setting": "end_to_end", "epochs": 2, "batch_size": 200, "lr": 0.01}
+    settings = {**chain.whole, "epochs": 2, "batch_size": 200, "lr": 0.01}
     settings |= {"weight_decay": 5.0e-4, "milestones": [1], "targets": 2, "test_images": 30}
     chain.step("train", "whole", settings, **INPUTS, poisons="craft/poisons.safetensors")
     data = load_prepared(chain.path("prepare/data.safetensors"))
@@ -266,7 +266,7 @@ def test_an_end_to_end_victim_on_mixed_batches_by_hand(chain, read_trials, defen
     from relearn.methods.end_to_end import fine_tune_network, predictions
 
     recipe = {"epochs": 2, "batch_size": 50, "lr": 0.01, "weight_decay": 0.0, "milestones": []}
-    settings = {**chain.poisoned, **recipe, "setting": "end_to_end", "targets": 1, "test_images": 30}
+    settings = {**chain.whole, **recipe, "targets": 1, "test_images": 30}
     chain.step(
         "train",
         defence,

@@ -12,6 +12,7 @@ import torch
 from relearn.data.arrays import load_prepared
 from relearn.methods.pgd import pgd
 from relearn.models import files
+from relearn.runs.settings import read
 from relearn.studies.poisoning.steps.adversarial_training import describe
 
 from ...steps.recorded import killed, loaded
@@ -175,8 +176,9 @@ def test_the_wrong_architecture_and_files_without_one_are_named(chain, tmp_path)
     from relearn.studies.poisoning.steps import adversarial_training
 
     inputs = {"data": [chain.path(INPUTS["data"])], "start": [chain.path(INPUTS["start"])]}
+    other = read(adversarial_training.Settings, {**SETTINGS, "architecture": "DPN92"})
     with pytest.raises(ValueError, match="holds a ResNet18; allowed: DPN92"):
-        adversarial_training.run(None, {**SETTINGS, "architecture": "DPN92"}, inputs, "cpu", "fp32")
+        adversarial_training.run(None, other, inputs, "cpu", "fp32")
     save_file({"a": torch.zeros(1)}, tmp_path / "bare.safetensors")
     with pytest.raises(ValueError, match="no description of a network"):
         describe(tmp_path / "bare.safetensors")

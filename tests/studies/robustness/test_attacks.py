@@ -1,6 +1,7 @@
 """Attacks on a linear network, whose robust accuracy is known exactly; PGD's rows are PGD's own, AutoAttack's are no larger."""
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from relearn.methods.pgd import pgd as method
-from relearn.studies.robustness.steps import attacks as attack_rows
+from relearn.studies.robustness.steps.attacks import AutoAttack, Pgd
 from relearn.studies.robustness.steps.image_sets import Protocol
 
 from .networks import Linear, network
@@ -44,9 +45,8 @@ def exact(net: Linear, images: Tensor, labels: Tensor, eps: float) -> float:
 
 def test_pgd_on_a_linear_network_of_two_classes_is_exact() -> None:
     net, images, labels = linear(2)
-    told = attack_rows.pgd(
-        net, images, labels, HOW, eps=RADII, steps=10, restarts=2, checks=False, seed=0, precision="fp32"
-    )
+    attack = Pgd(eps=RADII, steps=10, restarts=2, images=COUNT, checks=False)
+    told = attack.run(net, images, labels, HOW, seed=0)
     found = [row.accuracy_frac for row in told.rows]
     assert found == pytest.approx([exact(net, images, labels, radius) for radius in RADII])
     assert 1 - 7 / 60 >= found[0] > found[1] > found[2] and found[2] < 0.8
@@ -71,24 +71,15 @@ def test_rows_are_those_of_the_method(checks: bool) -> None:
     with torch.no_grad():
         labels = torch.where(torch.arange(12) % 4 == 0, labels, net(images / 255.0).argmax(1))
     ticks: list[int] = []
-    settings: dict[str, Any] = {
-        "eps": [1 / 255, 2 / 255],
-        "steps": 3,
-        "restarts": 2,
-        "images": 12,
-        "checks": checks,
-    }
-    attack_rows.check("pgd", settings)
-    settings.pop("images")
-    told = attack_rows.pgd(
-        net, images, labels, HOW, **settings, seed=5, precision="fp32", tick=lambda: ticks.append(1)
-    )
+    attack = Pgd(eps=[1 / 255, 2 / 255], steps=3, restarts=2, images=12, checks=checks)
+    attack.check()
+    told = attack.run(net, images, labels, HOW, seed=5, tick=lambda: ticks.append(1))
     for row in told.rows:
         made = method(
             net, images, labels, eps=row.eps, step_size=2.5 * row.eps / 3, steps=3, restarts=2, seed=5
         )
         assert row.accuracy_frac == pytest.approx(float((~made.fooled).double().mean()))
-    assert len(ticks) == attack_rows.count("pgd", settings) == (4 if checks else 2)
+    assert len(ticks) == attack.ticks == (4 if checks else 2)
     assert (
         ("masked_gradient_flags_count" in told.metrics)
         == checks
@@ -97,26 +88,20 @@ def test_rows_are_those_of_the_method(checks: bool) -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    net, images, labels = linear()
-    wanted: dict[str, Any] = {"eps": [0.1], "steps": 2, "restarts": 1, "images": 5, "checks": False}
-    more: dict[str, Any] = {"steps": 2, "restarts": 1, "checks": False, "seed": 0, "precision": "fp32"}
-    for radii in ([], [0.1, 0.1], [0.2, 0.1], [8.0]):
-        with pytest.raises(ValueError, match=r"pgd.eps is .*; allowed: ascending, in \(0, 1\]"):
-            attack_rows.pgd(net, images, labels, HOW, eps=radii, **more)
-    with pytest.raises(ValueError, match=r"pgd\.steps is 0"):
-        attack_rows.pgd(net, images, labels, HOW, eps=[0.1], **(more | {"steps": 0}))
-    for name, settings, said in (
-        ("pgd", {"eps": [0.1], "steps": 1, "restarts": 1, "images": 5}, "pgd.checks: missing or unknown"),
-        ("autoattack", {"eps": [0.1], "images": 5, "norm": "L2"}, "autoattack.norm: missing or unknown"),
-        ("autoattack", {"eps": [0.1], "images": 0}, "autoattack.images is 0; allowed: 1 or more"),
-        ("autoattack", {"eps": [0.0], "images": 5}, r"autoattack.eps is \[0.0\]; allowed: ascending"),
-        ("pgd", {**wanted, "eps": [0.2, 0.1]}, r"pgd.eps is \[0.2, 0.1\]; allowed: ascending"),
-        ("pgd", {**wanted, "eps": []}, r"pgd.eps is \[\]; allowed: ascending"),
-        ("pgd", {**wanted, "steps": 0}, "pgd.steps is 0; allowed: at least 1"),
-        ("pgd", {**wanted, "restarts": 0}, "pgd.restarts is 0; allowed: at least 1"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            attack_rows.check(name, settings)
+    pgd = Pgd(eps=[0.1], steps=2, restarts=1, images=5, checks=False)
+    pgd.check()
+    for radii in ([], [0.1, 0.1], [0.2, 0.1], [8.0], [0.0]):
+        for name, attack in (
+            ("pgd", replace(pgd, eps=radii)),
+            ("autoattack", AutoAttack(eps=radii, images=5)),
+        ):
+            with pytest.raises(ValueError, match=rf"{name}.eps is .*; allowed: ascending, in \(0, 1\]"):
+                attack.check()
+    for key in ("steps", "restarts", "images"):
+        with pytest.raises(ValueError, match=rf"pgd\.{key} is 0; allowed: at least 1"):
+            replace(pgd, **{key: 0}).check()
+    with pytest.raises(ValueError, match=r"autoattack\.images is 0; allowed: at least 1"):
+        AutoAttack(eps=[0.1], images=0).check()
 
 
 def test_without_its_library_autoattack_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,9 +110,9 @@ def test_without_its_library_autoattack_says_how_to_get_it(monkeypatch: pytest.M
     with pytest.raises(
         ImportError, match=r"autoattack: torchattacks cannot be imported .*; allowed: `pip install"
     ):
-        attack_rows.autoattack(net, images, labels, HOW, eps=[0.1], seed=0)
+        AutoAttack(eps=[0.1], images=5).run(net, images, labels, HOW, seed=0)
     with pytest.raises(ImportError, match="torchattacks cannot be imported"):
-        attack_rows.check("autoattack", {"eps": [0.1], "images": 5})
+        AutoAttack(eps=[0.1], images=5).check()
 
 
 class Stand:
@@ -163,7 +148,7 @@ def test_autoattacks_rows_are_exact_with_an_exact_attack(
     monkeypatch.setitem(sys.modules, "torchattacks", type("Library", (), {"AutoAttack": Stand}))
     monkeypatch.setattr(Stand, "outside", outside)
     net, images, labels = linear()
-    told = attack_rows.autoattack(net, images, labels, HOW, eps=RADII, seed=0)
+    told = AutoAttack(eps=RADII, images=COUNT).run(net, images, labels, HOW, seed=0)
     assert [row.accuracy_frac for row in told.rows] == [
         exact(net, images, labels, radius) for radius in RADII
     ]
@@ -174,7 +159,7 @@ def test_autoattacks_rows_are_exact_with_an_exact_attack(
 def test_the_library_itself_reaches_the_exact_accuracy() -> None:
     pytest.importorskip("torchattacks", reason="an optional library")
     net, images, labels = linear()
-    told = attack_rows.autoattack(net, images[:12], labels[:12], HOW, eps=[12 / 255], seed=0)
+    told = AutoAttack(eps=[12 / 255], images=12).run(net, images[:12], labels[:12], HOW, seed=0)
     assert told.rows[0].accuracy_frac == pytest.approx(
         exact(net, images[:12], labels[:12], 12 / 255), abs=1e-9
     )

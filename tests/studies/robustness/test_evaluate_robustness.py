@@ -256,11 +256,11 @@ def test_folders_of_the_mirror_without_data(tmp_path: Path, monkeypatch: pytest.
         ({"network": named, "protocol": None}, "state.pth", "protocol is null; allowed with network"),
         ({"sets": {"val": "elsewhere"}}, "net.safetensors", "sets.val: elsewhere: no such folder here"),
         ({"sets": {}}, "net.safetensors", "sets is empty and there is no data"),
-        ({"pgd": {"eps": [0.1]}}, "net.safetensors", "pgd.checks: missing or unknown"),
-        ({"corruptions": "fog"}, "net.safetensors", "corruptions is 'fog'; allowed: all, or a list"),
+        ({"pgd": {"eps": [0.1]}}, "net.safetensors", "the key pgd.steps is missing; found in pgd: eps"),
+        ({"corruptions": "fog"}, "net.safetensors", "corruptions: found 'fog', allowed: all or a list"),
         ({"corruptions": ["fogs"]}, "net.safetensors", "corruption 'fogs' is unknown"),
         ({"severities": [6]}, "net.safetensors", "severity is 6"),
-        ({"mask": True}, "net.safetensors", "mask: missing or unknown; allowed: sets"),
+        ({"mask": True}, "net.safetensors", "the key mask is unknown; allowed: images, "),
     ):
         with pytest.raises(ValueError, match=said) as told:
             step("c", changed, weights)

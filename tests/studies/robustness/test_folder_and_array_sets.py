@@ -3,6 +3,7 @@
 Rows of CIFAR-10-C's released arrays against a slow count; no mCE relative to AlexNet, which saw other images.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from relearn.data.corruptions import LEVELS, NAMES
 from relearn.data.imagenet_subsets import classes_of
 from relearn.models import vision
 from relearn.runs import record
+from relearn.runs.settings import read
 from relearn.studies import parameters
 from relearn.studies.robustness import plan
 from relearn.studies.robustness.steps import evaluate_robustness
@@ -92,7 +94,8 @@ def linear(classes: int = 10) -> Linear:
 
 def test_rows_are_the_slow_count_and_all_corruptions_are_there(tmp_path: Path) -> None:
     folder, net = official(tmp_path / "CIFAR-10-C"), linear()
-    found = measure(net, NOTHING | {"severities": list(LEVELS)}, {"cifar_c": folder}, test=None, named="")
+    what = read(evaluate_robustness.Settings, NOTHING | {"severities": list(LEVELS)})
+    found = measure(net, what, {"cifar_c": folder}, test=None, named="")
     labels, right = np.load(folder / "labels.npy"), 0
     told = {(row.corruption, row.severity): row for row in found.rows}
     assert set(told) == {(name, level) for name in NAMES for level in LEVELS}
@@ -108,9 +111,8 @@ def test_rows_are_the_slow_count_and_all_corruptions_are_there(tmp_path: Path) -
     assert found.metrics["corruption_acc_frac"] == found.metrics["cifar_c_acc_frac"]
     assert "mce_frac" not in found.metrics
     assert "CIFAR-10-C, released arrays" in str(found.rows[0].protocol)
-    few = measure(
-        net, NOTHING | {"images": 2, "corruptions": ["fog"]}, {"cifar_c": folder}, test=None, named=""
-    )
+    what = replace(what, severities=[1, 5], images=2, corruptions=["fog"])
+    few = measure(net, what, {"cifar_c": folder}, test=None, named="")
     assert [(row.corruption, row.severity, row.samples_count) for row in few.rows] == [
         ("fog", 1, 2),
         ("fog", 5, 2),
@@ -124,4 +126,6 @@ def test_a_network_for_other_images_or_classes_is_refused(tmp_path: Path) -> Non
         (linear(), r"label \d+; allowed: 0 to 9, the network's classes"),
     ):
         with pytest.raises(ValueError, match=said):
-            measure(net, NOTHING, {"cifar_c": folder}, test=None, named="")
+            measure(
+                net, read(evaluate_robustness.Settings, NOTHING), {"cifar_c": folder}, test=None, named=""
+            )

@@ -15,7 +15,9 @@ from relearn.data import imagenet_nine
 from relearn.data.corruptions import NAMES, corrupt
 from relearn.data.imagenet_classes import identifiers, label_by_class
 from relearn.data.imagenet_subsets import classes_of
+from relearn.runs.settings import read
 from relearn.studies.robustness.steps import folder_sets
+from relearn.studies.robustness.steps.folder_pixels import Decoding
 from relearn.studies.robustness.steps.image_sets import NotFinite, Row, hash_of_files, hash_of_pixels, spread
 
 from .networks import PROTOCOL, folder, network, slow_logits, some_identifiers
@@ -57,7 +59,7 @@ def answers_that_are_often_right(monkeypatch: pytest.MonkeyPatch, net) -> None:
 
 
 def measured(net, sets: dict[str, Path], images: int = 0, real: Path | None = None, **protocol: Any) -> Any:
-    settings = {**PROTOCOL, **protocol}
+    settings = read(Decoding, {**PROTOCOL, **protocol})
     found = folder_sets.Found()
     folder_sets.check(sets, settings, classes=net.description["classes"], size=net.description["size"])
     every = folder_sets.listed(
@@ -249,8 +251,13 @@ def test_wrong_arguments_are_refused(net, sets: dict[str, Path]) -> None:
         (net, {"v3": sets["v2"]}, {}, "set 'v3' is unknown; allowed: val, real, v2, c, a, r, nine"),
         (ten, {"a": sets["a"]}, {}, "set a: the network has 10 classes; allowed: ImageNet's 1000"),
         (net, {"val": sets["val"]}, {"size": 24}, "protocol.size is 24; allowed: 16, of the network"),
-        (net, {"val": sets["val"]}, {"mask": 1}, "protocol.mask: missing or unknown; allowed: size"),
-        (net, {"val": sets["val"]}, {"on_bad_image": "hide"}, "on_bad_image is 'hide'; allowed: fail, skip"),
+        (net, {"val": sets["val"]}, {"mask": 1}, "the key mask is unknown; allowed: size"),
+        (
+            net,
+            {"val": sets["val"]},
+            {"on_bad_image": "hide"},
+            "on_bad_image: found 'hide', allowed: fail, skip",
+        ),
         (net, {"c": sets["val"]}, {}, "is not a corruption"),
     ):
         with pytest.raises(ValueError, match=said):

@@ -78,3 +78,18 @@ class SgdEpochs:
             "optimizer": "sgd",
             "checkpoint_every": max(1, self.epochs // 10),
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SgdOnImages(SgdEpochs):
+    """The same on batches of ``batch_size`` images, shifted by up to ``crop_padding`` pixels and, with ``flip``, mirrored at random."""
+
+    batch_size: int
+    crop_padding: int
+    flip: bool
+
+    def arguments(self) -> dict[str, Any]:
+        from relearn.methods.augmentation import crop_and_flip
+
+        augment = crop_and_flip(self.crop_padding, self.flip)
+        return {**super().arguments(), "batch_size": self.batch_size, "augment": augment}

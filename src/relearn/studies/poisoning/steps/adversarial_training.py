@@ -11,12 +11,30 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
+
+from relearn.runs.settings import plain
+from relearn.steps.trained.recipe import SgdOnImages
 
 NEEDS_TORCH = True
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Adversarial:
+    eps: float
+    steps: int
+    step_size: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    architecture: str
+    training: SgdOnImages
+    adversarial: Adversarial
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -24,19 +42,18 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.measures.accuracy import accuracy
     from relearn.measures.embed import embed
     from relearn.methods.adversarial_training import AdversarialGradient
-    from relearn.methods.fit import crop_and_flip, fit
+    from relearn.methods.fit import fit
     from relearn.models import files
     from relearn.runs.checkpoint import Checkpoint
     from relearn.runs.console import Progress
 
-    recipe = dict(settings["training"])
     data = load_prepared(inputs["data"][0])
     images, labels = (tensor.to(device) for tensor in data.pretrain())
     test_images, test_labels = data.test()
     start = inputs["start"][0]
     description = describe(start)
-    if description["name"] != settings["architecture"]:
-        raise ValueError(f"{start}: holds a {description['name']}; allowed: {settings['architecture']}")
+    if description["name"] != settings.architecture:
+        raise ValueError(f"{start}: holds a {description['name']}; allowed: {settings.architecture}")
     net = files.load(start, device)
 
     def clean_accuracy() -> float:
@@ -44,23 +61,18 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             return accuracy(net.head(embed(net, test_images, precision=precision)).cpu(), test_labels)
 
     before = clean_accuracy()
-    augment = crop_and_flip(recipe.pop("crop_padding"), recipe.pop("flip"))
-    epochs = recipe["epochs"]
-    with Progress(f"harden {settings['architecture']}") as progress:
+    with Progress(f"harden {settings.architecture}") as progress:
         fitted = fit(
             net,
             (images, labels),
             loss=lambda logits, y: cross_entropy(logits.float(), y),
-            gradient=AdversarialGradient(**settings["adversarial"]),
-            milestones=(epochs // 2, epochs * 3 // 4),
-            augment=augment,
+            gradient=AdversarialGradient(**plain(settings.adversarial)),
             seed=zlib.crc32("/".join((*sorted(run.labels.values()), str(run.seed))).encode()),
             precision=precision,
             log=run.log,
             progress=progress,
             checkpoint=Checkpoint(run.work / "fit"),
-            checkpoint_every=max(1, epochs // 10),
-            **recipe,
+            **settings.training.arguments(),
         )
     net.eval()
     files.save(net, run.output("weights.safetensors"), description)

@@ -10,15 +10,29 @@ centred at the bases), gallery.safetensors (images of the first targets, for fig
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from relearn.runs.settings import rest
+from relearn.studies.poisoning.steps.trials import OnTrials
+
 NEEDS_TORCH = True
-STUDY = ("attack", "poison_class", "target_class", "poisons", "targets", "watch_every", "watched")
 GALLERY = 2
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings(OnTrials):
+    attack: str
+    eps: float
+    iterations: int
+    arguments: Mapping[str, Any] = rest()
+    watch_every: int | None = None
+    watched: Sequence[str] = ()
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import inspect
 
     from safetensors.torch import save_file
@@ -33,40 +47,42 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.runs.console import Progress
 
     data = load_prepared(inputs["data"][0])
-    trials = data.trials(
-        **{key: settings[key] for key in ("target_class", "targets", "poison_class", "poisons")}
-    )
+    trials = settings.of(data)
     bases = trials.base_images.to(device).float() / 255.0
     targets = trials.target_images.to(device).float() / 255.0
     substitutes = [files.load(path, device) for path in inputs["substitutes"]]
     watched = [files.load(path, device) for path in inputs.get("watch", ())]
-    attack = load(ATTACKS, settings["attack"])
-    arguments = {key: value for key, value in settings.items() if key not in STUDY}
+    if watched and settings.watch_every is None:
+        raise ValueError("watch_every: found null, allowed with --input watch: an integer")
+    attack = load(ATTACKS, settings.attack)
+    arguments = dict(settings.arguments)
     if "poison_class" in inspect.signature(attack).parameters:
-        arguments["poison_class"] = settings["poison_class"]
-    with Progress(f"craft {settings['attack']}") as progress:
+        arguments["poison_class"] = settings.poison_class
+    with Progress(f"craft {settings.attack}") as progress:
         crafted = attack(
             substitutes,
             bases,
             targets,
+            eps=settings.eps,
+            iterations=settings.iterations,
             **arguments,
             seed=run.seed,
             precision=precision,
-            watch=(settings["watch_every"], watched) if watched else None,
+            watch=(settings.watch_every, watched) if watched else None,
             progress=progress,
             log=run.log,
             checkpoint=Checkpoint(run.work / "craft"),
-            checkpoint_every=max(1, min(100, settings["iterations"] // 10)),
+            checkpoint_every=max(1, min(100, settings.iterations // 10)),
         )
     finite = crafted.poisons.flatten(1).isfinite().all(1)
-    poisons = quantise(crafted.poisons.nan_to_num(0.0), crafted.bases, settings["eps"]).cpu()
+    poisons = quantise(crafted.poisons.nan_to_num(0.0), crafted.bases, settings.eps).cpu()
     centres = (crafted.bases * 255.0).round().byte().cpu()  # the bases, unless the attack starts elsewhere
     labels = data.fine_tune()[1]
-    known = run.labels.get("attack", settings["attack"]).startswith("white_box")
+    known = run.labels.get("attack", settings.attack).startswith("white_box")
     threat = ThreatModel(
         knowledge="white_box" if known else "transfer",
-        eps=settings["eps"],
-        poisons_count=settings["poisons"],
+        eps=settings.eps,
+        poisons_count=settings.poisons,
         class_count=int(labels.bincount().max()),
         fine_tune_count=len(labels),
         setting="transfer",
@@ -88,7 +104,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         "poison": poisons[:GALLERY],
     }
     save_file({key: value.contiguous() for key, value in gallery.items()}, run.output("gallery.safetensors"))
-    _write_history(run.output("history.csv"), crafted.history, settings.get("watched", []))
+    _write_history(run.output("history.csv"), crafted.history, settings.watched)
 
     final = crafted.final_loss.cpu()
     change = (poisons.float() - trials.base_images.float()).abs()
@@ -102,7 +118,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
             "l1_mean_255": float(change[t].mean()),
             "rejected": rejected.get(t, ""),
         }
-        for v, name in enumerate(settings.get("watched", [])):
+        for v, name in enumerate(settings.watched):
             row[f"victim_loss_{name}"] = float(crafted.watched[v][t])
         rows.append(row)
     run.finish(
@@ -121,13 +137,13 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         outcome_reason=crafted.outcome_reason,
         threat_model=threat.to_dict(),
         notes=[
-            f"set-up: {setups.matching(data, settings) or 'of its own'}",
+            f"set-up: {setups.matching(data, trials) or 'of its own'}",
             *(f"target {numbers[t]} rejected: {why}" for t, why in rejected.items()),
         ],
     )
 
 
-def _write_history(path: Path, history: list[dict[str, Any]], watched: list[str]) -> None:
+def _write_history(path: Path, history: list[dict[str, Any]], watched: Sequence[str]) -> None:
     """Write the columns iteration, loss_mean, and the loss on each watched victim (empty where not measured)."""
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

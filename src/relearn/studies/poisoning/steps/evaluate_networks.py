@@ -10,6 +10,8 @@ common corruptions use only its first images.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,28 @@ EXTRA_ATTACKS = 2  # besides one attack per ε: a stronger attack and an unbound
 BATCH = {"cpu": 100}  # images attacked at once; 500 on other devices
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Pgd:
+    eps: Sequence[float]
+    steps: int
+    restarts: int
+    images: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corruptions:
+    images: int
+    names: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    calibration_bins: int
+    pgd: Pgd
+    corruptions: Corruptions
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from itertools import count
 
     import torch
@@ -50,21 +73,21 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     counts = torch.bincount(labels, minlength=logits.shape[1]).tolist()
     each = per_class_accuracy(logits, labels, classes=logits.shape[1]).tolist()
     rows += [_row("class", c, "", value, n) for c, (value, n) in enumerate(zip(each, counts)) if n]
-    names = list(settings["corruptions"].get("names", NAMES))
-    total = len(settings["pgd"]["eps"]) + EXTRA_ATTACKS + len(names)
+    names = NAMES if settings.corruptions.names is None else settings.corruptions.names
+    total = len(settings.pgd.eps) + EXTRA_ATTACKS + len(names)
     ticks = count(1)
     with Progress("evaluate") as progress:
 
         def tick() -> None:
             progress(next(ticks), total)
 
-        attacked, notes = _attacks(run, net, images, labels, settings["pgd"], precision, rows, tick)
-        first = settings["corruptions"]["images"]
+        attacked, notes = _attacks(run, net, images, labels, settings.pgd, precision, rows, tick)
+        first = settings.corruptions.images
         corrupted, more = _corruptions(run, net, images[:first], labels[:first], names, precision, rows, tick)
     run.finish(
         {
             "test_accuracy_frac": clean,
-            **calibration(logits, labels, bins=settings["calibration_bins"]),
+            **calibration(logits, labels, bins=settings.calibration_bins),
             "test_count": len(labels),
             **attacked,
             **corrupted,
@@ -74,7 +97,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     )
 
 
-def _attacks(run, net, images, labels, settings, precision, rows, tick):
+def _attacks(run, net, images, labels, settings: Pgd, precision, rows, tick):
     """Run PGD at every ε on the first images and return metrics and notes. Appends to ``rows`` and writes the loss curves."""
     import csv
     from functools import partial
@@ -83,9 +106,9 @@ def _attacks(run, net, images, labels, settings, precision, rows, tick):
     from relearn.methods.pgd import attack_mode, forward, pgd
 
     device = next(net.parameters()).device
-    count = min(settings["images"], len(images))
+    count = min(settings.images, len(images))
     images, labels = images[:count].to(device).float() / 255.0, labels[:count].to(device)
-    eps, steps, restarts = settings["eps"], settings["steps"], settings["restarts"]
+    eps, steps, restarts = settings.eps, settings.steps, settings.restarts
     batch = BATCH.get(device.type, 500)
 
     def attack(*, eps, **how):

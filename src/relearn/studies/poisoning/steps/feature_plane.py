@@ -7,12 +7,25 @@ Output: trials.csv (target, x, y, kind, kept).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+from relearn.studies.poisoning.steps.trials import OnTrials
 
 NEEDS_TORCH = True
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings(OnTrials):
+    attack: str
+    target: int
+    k: int
+    include_self: bool = False
+    label_ties: Literal["keep", "smallest"] = "keep"
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import numpy as np
     import torch
     from safetensors.torch import load_file
@@ -26,10 +39,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.models import files
 
     data = load_prepared(inputs["data"][0])
-    trials = data.trials(
-        **{key: settings[key] for key in ("target_class", "targets", "poison_class", "poisons")}
-    )
-    number = settings["target"]
+    trials = settings.of(data)
+    number = settings.target
     if not 0 <= number < len(trials.target_index):
         raise ValueError(f"target is {number}; allowed: 0 to {len(trials.target_index) - 1}")
     victim = files.load(inputs["victim"][0], device)
@@ -38,17 +49,17 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     clean = embed(victim, images, precision=precision)
     points = poisoned_sets(clean, poisons[None], trials.base_positions_in_fine_tune)[0].cpu()
     target = embed(victim, trials.target_images[number : number + 1], precision=precision).cpu()
-    knn = DeepKNN(**{key: settings[key] for key in ("k", "include_self", "label_ties") if key in settings})
+    knn = DeepKNN(settings.k, settings.include_self, settings.label_ties)
     kept = knn.fit_predict(points, labels) == 1
 
     is_poison = np.zeros(len(labels), dtype=bool)
     is_poison[trials.base_positions_in_fine_tune.numpy()] = True
-    names = {settings["target_class"]: "target_class", settings["poison_class"]: "poison_class"}
+    names = {settings.target_class: "target_class", settings.poison_class: "poison_class"}
     kinds = ["poison" if p else names.get(c, "other") for c, p in zip(labels.tolist(), is_poison)]
     # The class centroids are those of the clean points: poisons and target are projected but do not shift them.
     classes = np.append(np.where(is_poison, -1, labels.numpy()), -1)
     places = project(
-        torch.cat([points, target]).numpy(), classes, settings["target_class"], settings["poison_class"]
+        torch.cat([points, target]).numpy(), classes, settings.target_class, settings.poison_class
     )
     index = int(trials.target_index[number])
     rows = [

@@ -1,7 +1,8 @@
 """filter: apply one defence against one attack on one victim, for all targets.
 
-Settings: defence and its arguments, poison_class, target_class, poisons, targets; for the imbalance study also
-class_sizes. Inputs: data, victim, poisons. Outputs: trials.csv and kept.safetensors with
+Settings: defence and its arguments, poison_class, target_class, poisons, targets. Arguments of deep_knn: k, include_self, label_ties,
+sweep (more values of k); in the imbalance study class_sizes instead of sweep. Inputs: data, victim, poisons. Outputs: trials.csv and
+kept.safetensors with
 
 * keep (V, T, n): bool, or in the imbalance study int64, the number of copies of each point to train on; the chosen variant
   comes first;
@@ -18,13 +19,37 @@ class is cut (its first images are kept), without and with replication of small 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from relearn.runs.settings import rest
+from relearn.studies.poisoning.steps.trials import OnTrials
 
 NEEDS_TORCH = True
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Neighbours(OnTrials):
+    defence: Literal["deep_knn"]
+    k: int
+    include_self: bool
+    label_ties: Literal["keep", "smallest"]
+    sweep: Sequence[int] = ()
+    class_sizes: Sequence[int] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Other(OnTrials):
+    defence: str
+    arguments: Mapping[str, Any] = rest()
+
+
+Settings = Neighbours | Other
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import numpy as np
     import torch
     from safetensors.torch import load_file, save_file
@@ -37,9 +62,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.models import files
 
     data = load_prepared(inputs["data"][0])
-    trials = data.trials(
-        **{key: settings[key] for key in ("target_class", "targets", "poison_class", "poisons")}
-    )
+    trials = settings.of(data)
     victim = files.load(inputs["victim"][0], device)
     poisons = load_file(inputs["poisons"][0])["poisons"]
     images, labels = data.fine_tune()
@@ -49,30 +72,38 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     clean = embed(victim, images, precision=precision)
     features = poisoned_sets(clean, poison_features, trials.base_positions_in_fine_tune)
     features, targets = torch.cat([features, clean[None]]), len(features)  # the clean set is the last one
-    defence = load(DEFENCES, settings["defence"])
+    defence = load(DEFENCES, settings.defence)
     largest = int(labels.bincount().max())
     ks: list[int] = [0]
     extra: list[dict[str, Any]] = [{}]
     present = np.ones((1, len(labels)), dtype=bool)
-    if "class_sizes" in settings:
-        keep, present, extra, tensors = _imbalance(_knn(defence, settings), settings, features, labels)
-        ks = [settings["k"]] * len(extra)
-    elif settings["defence"] == "deep_knn":
-        ks = [settings["k"], *(k for k in settings["sweep"] if k != settings["k"])]
-        detector = _knn(defence, settings)
+    tensors: dict[str, Any] = {}
+    if isinstance(settings, Neighbours):
+        detector = defence(k=settings.k, include_self=settings.include_self, label_ties=settings.label_ties)
+    if isinstance(settings, Neighbours) and settings.class_sizes:
+        keep, present, extra, tensors = _imbalance(detector, settings, features, labels)
+        ks = [settings.k] * len(extra)
+    elif isinstance(settings, Neighbours):
+        ks = [settings.k, *(k for k in settings.sweep if k != settings.k)]
         keep = np.stack([detector.sweep(one, labels, ks) == 1 for one in features], axis=1)  # (V, T + 1, n)
-        tensors, extra = {}, [{} for _ in ks]
+        extra = [{} for _ in ks]
         present = np.ones((len(ks), len(labels)), dtype=bool)
     else:
-        arguments = {k: v for k, v in settings.items() if k in defence().get_params()}
-        draws = "seed" in defence().get_params()
+        known = defence().get_params()
+        if unknown := [name for name in settings.arguments if name not in known]:
+            raise ValueError(
+                f"{settings.defence}: found the argument {unknown[0]}, allowed: {', '.join(known)}"
+            )
+        draws = "seed" in known
         twins = clean.expand(targets, *clean.shape) if draws else clean[None]
         answers = [
-            _each(defence, arguments, f"{run.labels.get('victim', '')}/{run.seed}/{t}").fit_predict(x, labels)
+            _each(defence, settings.arguments, f"{run.labels.get('victim', '')}/{run.seed}/{t}").fit_predict(
+                x, labels
+            )
             for sets in (features[:targets], twins)
             for t, x in enumerate(sets)
         ]
-        keep, tensors = np.stack(answers)[None] == 1, {}
+        keep = np.stack(answers)[None] == 1
 
     is_poison = np.zeros(len(labels), dtype=bool)
     is_poison[trials.base_positions_in_fine_tune.numpy()] = True
@@ -115,11 +146,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     )
 
 
-def _knn(defence, settings: dict):
-    return defence(**{key: settings[key] for key in ("k", "include_self", "label_ties")})
-
-
-def _imbalance(detector, settings: dict, features, labels):
+def _imbalance(detector, settings: Neighbours, features, labels):
     """Run Deep k-NN on sets with a reduced target class: copies kept (V, T, n), points present (V, n), extra columns, tensors."""
     import numpy as np
     import torch
@@ -127,9 +154,9 @@ def _imbalance(detector, settings: dict, features, labels):
     from relearn.methods import REPLICATIONS, load
 
     own = labels.numpy()
-    rank = np.flatnonzero(own == settings["target_class"])
-    sizes = sorted({*settings["class_sizes"], len(rank)}, reverse=True)  # the balanced set first
-    replicate = load(REPLICATIONS, settings["defence"])
+    rank = np.flatnonzero(own == settings.target_class)
+    sizes = sorted({*settings.class_sizes, len(rank)}, reverse=True)  # the balanced set first
+    replicate = load(REPLICATIONS, settings.defence)
     keeps, presents, extra = [], [], []
     for size in sizes:
         there = np.ones(len(own), dtype=bool)
@@ -148,7 +175,7 @@ def _imbalance(detector, settings: dict, features, labels):
     return np.stack(keeps), np.stack(presents), extra, tensors
 
 
-def _each(defence, arguments: dict, whose: str):
+def _each(defence, arguments: Mapping[str, Any], whose: str):
     """The detector for one target; a random detector gets a separate random seed for each victim, seed and target."""
     if "seed" in defence().get_params():
         return defence(**arguments, seed=zlib.crc32(whose.encode()))

@@ -5,18 +5,22 @@ The check uses random problems. Settings: dimension, poisons, problems. No input
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+
+from relearn.runs.settings import plain
 
 NEEDS_TORCH = True
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    dimension: int
+    poisons: int
+    problems: int
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from relearn.measures.hull import check_proposition
 
-    found = check_proposition(
-        dimension=settings["dimension"],
-        poisons=settings["poisons"],
-        problems=settings["problems"],
-        seed=run.seed,
-    )
-    run.finish(found)
+    run.finish(check_proposition(**plain(settings), seed=run.seed))

@@ -1,38 +1,55 @@
 """pretrain: train one network from scratch on the pre-training split.
 
-Settings: architecture, dropout, width, depth, and the training recipe. Input: data. Output: weights.safetensors.
+Settings: architecture, dropout, width, depth, training (the recipe). Input: data. Output: weights.safetensors.
 """
 
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
+
+from relearn.steps.trained.recipe import SgdOnImages
 
 NEEDS_TORCH = True
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Training(SgdOnImages):
+    label_smoothing: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    architecture: str
+    dropout: float
+    width: float
+    depth: float
+    training: Training
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import torch
     from torch.nn.functional import cross_entropy
 
     from relearn.data.arrays import load_prepared
     from relearn.measures.accuracy import accuracy
     from relearn.measures.embed import embed
-    from relearn.methods.fit import crop_and_flip, fit
+    from relearn.methods.fit import fit
     from relearn.models import create, files
     from relearn.runs.checkpoint import Checkpoint
     from relearn.runs.console import Progress
 
-    recipe = dict(settings["training"])
+    recipe = settings.training
     data = load_prepared(inputs["data"][0])
     images, labels = (tensor.to(device) for tensor in data.pretrain())
     description = {
-        "name": settings["architecture"],
+        "name": settings.architecture,
         "classes": len(data.classes),
         "in_channels": images.shape[1],
-        "width": settings["width"],
-        "depth": settings["depth"],
-        "dropout": settings["dropout"],
+        "width": settings.width,
+        "depth": settings.depth,
+        "dropout": settings.dropout,
         "mean": data.mean.tolist(),
         "std": data.std.tolist(),
     }
@@ -40,23 +57,17 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     seed = zlib.crc32("/".join((*sorted(run.labels.values()), str(run.seed))).encode())
     torch.manual_seed(seed)
     net = create(**description).to(device)
-    smoothing = recipe.pop("label_smoothing")
-    augment = crop_and_flip(recipe.pop("crop_padding"), recipe.pop("flip"))
-    epochs = recipe["epochs"]
-    with Progress(f"pretrain {settings['architecture']}") as progress:
+    with Progress(f"pretrain {settings.architecture}") as progress:
         fitted = fit(
             net,
             (images, labels),
-            loss=lambda logits, y: cross_entropy(logits.float(), y, label_smoothing=smoothing),
-            milestones=(epochs // 2, epochs * 3 // 4),
-            augment=augment,
+            loss=lambda logits, y: cross_entropy(logits.float(), y, label_smoothing=recipe.label_smoothing),
             seed=seed,
             precision=precision,
             log=run.log,
             progress=progress,
             checkpoint=Checkpoint(run.work / "fit"),
-            checkpoint_every=max(1, epochs // 10),
-            **recipe,
+            **recipe.arguments(),
         )
     net.eval()
     test_images, test_labels = data.test()

@@ -9,13 +9,19 @@ Settings: start, stop: shares of a class's pre-training images, 0 <= start < sto
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 NEEDS_TORCH = False
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    start: float
+    stop: float
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     """Run the step; see the module docstring. Device and precision are not used.
 
     Raises:
@@ -40,7 +46,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     index = tensors["pretrain"]
     labels = tensors["labels"][index]
     smallest = int(np.bincount(labels).min())
-    start, stop = round(settings["start"] * smallest), round(settings["stop"] * smallest)
+    start, stop = round(settings.start * smallest), round(settings.stop * smallest)
     tensors["pretrain"] = index[class_range(labels, start, stop)]
     tensors["mean"], tensors["std"] = channel_statistics(tensors["images"][tensors["pretrain"]])
     write(run.output("data.safetensors"), tensors, dataset=told["data set"], classes=tuple(told["classes"]))

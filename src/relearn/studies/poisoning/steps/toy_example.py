@@ -5,12 +5,18 @@ No settings, no inputs. Output: trials.csv (panel, kind, x, y).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 NEEDS_TORCH = True
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True)
+class Settings:
+    pass
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import numpy as np
 
     from relearn.measures.toy_svm import on_the_right, panels

@@ -1,7 +1,7 @@
 """train: fine-tune one victim on the poisoned, optionally filtered sets of all targets.
 
-Settings: ``setting``; the recipe (epochs, batch_size, lr, weight_decay, milestones, train_mode; transfer: reset_head;
-end_to_end: test_images); attack, poison_class, target_class, poisons, targets; with an attack also eps and knowledge.
+Settings: ``setting``; the recipe (epochs, batch_size, lr, weight_decay, milestones, train_mode; end_to_end: test_images; all others:
+reset_head); attack, poison_class, target_class, poisons, targets; with an attack also eps and knowledge.
 
 * transfer, and the settings that differ from it only in their inputs (overlap_*, imbalance): frozen features, all heads
   trained at once. With ``train_mode`` the batch statistics change during training, so each head needs its own network.
@@ -25,26 +25,79 @@ A poison outside the stated threat model is never scored: its attack counts as f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from relearn.studies.poisoning.steps.trials import OnTrials
 
 NEEDS_TORCH = True
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class FineTuning(OnTrials):
+    attack: str
+    eps: float | None = None
+    knowledge: str | None = None
+    epochs: int
+    batch_size: int
+    lr: float
+    weight_decay: float
+    milestones: Sequence[int]
+    train_mode: bool
+
+    def recipe(self) -> dict[str, Any]:
+        """The arguments that every fine-tuning takes."""
+        return {
+            "epochs": self.epochs,
+            "lr": self.lr,
+            "weight_decay": self.weight_decay,
+            "milestones": tuple(self.milestones),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heads(FineTuning):
+    setting: Literal["transfer", "overlap_full", "overlap_half", "overlap_disjoint", "imbalance"]
+    reset_head: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vote(Heads):
+    defence: Literal["partition_aggregation"]
+    parts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndToEnd(FineTuning):
+    setting: Literal["end_to_end"]
+    test_images: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixed(EndToEnd):
+    defence: Literal["mixup", "cutmix"]
+    alpha: float
+
+
+Settings = Vote | Heads | Mixed | EndToEnd
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from relearn.studies.poisoning.steps import victim_networks, voting
 
-    if settings["setting"] == "end_to_end":
+    if isinstance(settings, EndToEnd):
         victim_networks.end_to_end(run, settings, inputs, device, precision)
-    elif "defence" in settings:
+    elif isinstance(settings, Vote):
         voting.heads_of_parts(run, settings, inputs, device, precision)
-    elif settings["train_mode"]:
+    elif settings.train_mode:
         victim_networks.heads_in_train_mode(run, settings, inputs, device, precision)
     else:
         _transfer(run, settings, inputs, device, precision)
 
 
-def _transfer(run, settings, inputs, device, precision) -> None:
+def _transfer(run, settings: Heads, inputs, device, precision) -> None:
     import torch
     from safetensors.torch import load_file, save_file
 
@@ -83,8 +136,9 @@ def _transfer(run, settings, inputs, device, precision) -> None:
             labels.to(device),
             keep,
             victim.head,
-            **{key: settings[key] for key in ("epochs", "batch_size", "lr", "weight_decay", "reset_head")},
-            milestones=tuple(settings["milestones"]),
+            **settings.recipe(),
+            batch_size=settings.batch_size,
+            reset_head=settings.reset_head,
             seed=run.seed,
             log=run.log,
             progress=progress,
@@ -111,7 +165,7 @@ def _transfer(run, settings, inputs, device, precision) -> None:
         predicted = _predicted(heads, which, target_features[t])
         unperturbed = _predicted(heads, twin, target_features[t]) if given.poisons is not None else []
         for v, variant in enumerate(variants):
-            success = succeeded(predicted[v], settings["poison_class"]) and t not in given.rejected
+            success = succeeded(predicted[v], settings.poison_class) and t not in given.rejected
             row = {
                 "target": int(index),
                 **variant,
@@ -127,7 +181,7 @@ def _transfer(run, settings, inputs, device, precision) -> None:
                     "poisons_count": int((keep[given.bases, which, v] > 0).sum()),
                     "poisons_fitted_frac": poisons[which][v],
                     "control_predicted": unperturbed[v],
-                    "control_success": int(succeeded(unperturbed[v], settings["poison_class"])),
+                    "control_success": int(succeeded(unperturbed[v], settings.poison_class)),
                 }
             rows.append(row)
     finish(run, rows, given, outcome, outcome_step)

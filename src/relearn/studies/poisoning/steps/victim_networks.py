@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-RECIPE = ("epochs", "batch_size", "lr", "weight_decay", "milestones")
+if TYPE_CHECKING:
+    from relearn.studies.poisoning.steps.train import EndToEnd, Heads
 
 
-def end_to_end(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+def end_to_end(run, settings: EndToEnd, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     """Train all layers, on mixed batches if the defence is a mixture; the control is the clean run of the same victim."""
     from relearn.measures.attack_success import succeeded
     from relearn.methods import MIXTURES, load
@@ -16,15 +17,16 @@ def end_to_end(run, settings: dict, inputs: dict[str, list[Path]], device: str, 
     from relearn.models import files
     from relearn.runs.checkpoint import Checkpoint
     from relearn.runs.console import Progress
+    from relearn.studies.poisoning.steps.train import Mixed
     from relearn.studies.poisoning.steps.victim_set import VictimSet, finish
 
     given = VictimSet(settings, inputs)
     trials, labels = given.trials, given.labels.to(device)
     victim = files.load(inputs["victim"][0], device)
-    test_images, test_labels = (part[: settings["test_images"]] for part in given.data.test())
+    test_images, test_labels = (part[: settings.test_images] for part in given.data.test())
     mix = None
-    if "defence" in settings:
-        mix = load(MIXTURES, settings["defence"])(settings["alpha"], classes=victim.head.out_features)
+    if isinstance(settings, Mixed):
+        mix = load(MIXTURES, settings.defence)(settings.alpha, classes=victim.head.out_features)
     sets = 1 if given.poisons is None else len(given.poisons)  # one clean network serves all targets
     checkpoint = Checkpoint(run.work / "trained")
     state = checkpoint.load() or {"rows": [], "done": 0, "outcome": "ok", "outcome_step": None}
@@ -39,8 +41,9 @@ def end_to_end(run, settings: dict, inputs: dict[str, list[Path]], device: str, 
                 victim,
                 images.to(device),
                 labels,
-                **{key: settings[key] for key in RECIPE},
-                training_mode=settings["train_mode"],
+                **settings.recipe(),
+                batch_size=settings.batch_size,
+                training_mode=settings.train_mode,
                 mix=mix,
                 seed=run.seed,
                 precision=precision,
@@ -52,7 +55,7 @@ def end_to_end(run, settings: dict, inputs: dict[str, list[Path]], device: str, 
             attacked = [t] if given.poisons is not None else range(len(trials.target_index))
             predicted = predictions(tuned, trials.target_images[list(attacked)]).tolist()
             for one, found in zip(attacked, predicted, strict=True):
-                success = succeeded(found, settings["poison_class"]) and one not in given.rejected
+                success = succeeded(found, settings.poison_class) and one not in given.rejected
                 row = {
                     "target": int(trials.target_index[one]),
                     "k": "",
@@ -66,7 +69,7 @@ def end_to_end(run, settings: dict, inputs: dict[str, list[Path]], device: str, 
                 }
                 if given.poisons is not None:
                     row |= {
-                        "poisons_count": settings["poisons"],
+                        "poisons_count": settings.poisons,
                         "poisons_fitted_frac": float(learned[given.bases].float().mean()),
                     }
                 state["rows"].append(row)
@@ -76,7 +79,7 @@ def end_to_end(run, settings: dict, inputs: dict[str, list[Path]], device: str, 
 
 
 def heads_in_train_mode(
-    run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str
+    run, settings: Heads, inputs: dict[str, list[Path]], device: str, precision: str
 ) -> None:
     """Train only the linear head with the network in training mode, as the defence's public code does.
 
@@ -114,9 +117,10 @@ def heads_in_train_mode(
             victim,
             images[rows].to(device),
             labels[rows].to(device),
-            **{key: settings[key] for key in RECIPE},
+            **settings.recipe(),
+            batch_size=settings.batch_size,
             head_only=True,
-            reset_head=settings["reset_head"],
+            reset_head=settings.reset_head,
             training_mode=True,
             seed=run.seed,
             precision=precision,
@@ -137,7 +141,7 @@ def heads_in_train_mode(
             tuned, kept = trained(given.poisoned(t), weights, report)
             learned = predictions(tuned, given.poisoned(t)) == labels
             found = int(predictions(tuned, trials.target_images[t : t + 1]))
-            success = succeeded(found, settings["poison_class"]) and t not in given.rejected
+            success = succeeded(found, settings.poison_class) and t not in given.rejected
             row = {
                 "target": int(trials.target_index[t]),
                 **variants[v],
@@ -164,7 +168,7 @@ def heads_in_train_mode(
                 alone = state["twins"][name][t]
                 row |= {
                     "control_predicted": alone,
-                    "control_success": int(succeeded(alone, settings["poison_class"])),
+                    "control_success": int(succeeded(alone, settings.poison_class)),
                 }
             state["rows"].append(row)
             state["done"] = done + 1

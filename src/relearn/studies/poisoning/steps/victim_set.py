@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relearn.studies.poisoning.steps.train import Settings
 
 
 class VictimSet:
     """The fine-tuning set, its poisons, and the targets whose poisons violate the threat model."""
 
-    def __init__(self, settings: dict, inputs: dict[str, list[Path]]) -> None:
+    def __init__(self, settings: Settings, inputs: dict[str, list[Path]]) -> None:
         from safetensors.torch import load_file
 
         from relearn.data.arrays import load_prepared
         from relearn.measures.attack_success import ThreatModel, rejections
 
         self.data = load_prepared(inputs["data"][0])
-        names = ("target_class", "targets", "poison_class", "poisons")
-        self.trials = self.data.trials(**{key: settings[key] for key in names})
+        self.trials = settings.of(self.data)
         self.images, self.labels = self.data.fine_tune()
         self.poisons, self.threat, self.rejected = None, None, {}
         if "poisons" not in inputs:
             return
+        if settings.eps is None or settings.knowledge is None:
+            raise ValueError("eps, knowledge: found null, allowed with --input poisons: both")
         crafted = load_file(inputs["poisons"][0])
         wanted = len(self.trials.target_index)
         self.poisons = crafted["poisons"][:wanted]  # a study may use only the first targets
@@ -31,12 +35,12 @@ class VictimSet:
                 f"{inputs['poisons'][0]}: poisons of {len(self.poisons)} targets, needed: {wanted}"
             )
         self.threat = ThreatModel(
-            knowledge=settings["knowledge"],
-            eps=settings["eps"],
-            poisons_count=settings["poisons"],
+            knowledge=settings.knowledge,
+            eps=settings.eps,
+            poisons_count=settings.poisons,
             class_count=int(self.labels.bincount().max()),
             fine_tune_count=len(self.labels),
-            setting="end_to_end" if settings["setting"] == "end_to_end" else "transfer",
+            setting="end_to_end" if settings.setting == "end_to_end" else "transfer",
         )
         bases = crafted.get("centres", self.trials.base_images.expand_as(self.poisons))[:wanted]
         self.rejected = rejections(self.poisons, bases, self.threat)

@@ -9,13 +9,15 @@ change. A poison replaces its base, which is one image removed and one added.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relearn.studies.poisoning.steps.train import Vote
 
 LEVELS = (0, 1, 2, 5)
-RECIPE = ("epochs", "lr", "weight_decay", "milestones")
 
 
-def heads_of_parts(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+def heads_of_parts(run, settings: Vote, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     """Train an ensemble for the poisoned set of each target and one for the set with unperturbed bases, their control."""
     import torch
     from safetensors.torch import load_file
@@ -32,7 +34,7 @@ def heads_of_parts(run, settings: dict, inputs: dict[str, list[Path]], device: s
     trials, labels, count = given.trials, given.labels.to(device), len(given.trials.target_index)
     assert given.poisons is not None  # the clean set is the control of every run
     victim = files.load(inputs["victim"][0], device)
-    if settings["reset_head"]:
+    if settings.reset_head:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(run.seed)
             victim.head.reset_parameters()
@@ -47,11 +49,11 @@ def heads_of_parts(run, settings: dict, inputs: dict[str, list[Path]], device: s
         sets.append((own, points, labels))
     sets.append((names, clean, labels))
     with Progress("train parts") as progress:
-        found = load(VOTES, settings["defence"])(
+        found = load(VOTES, settings.defence)(
             sets,
             victim.head,
-            parts=settings["parts"],
-            **{key: settings[key] for key in RECIPE},
+            parts=settings.parts,
+            **settings.recipe(),
             progress=progress,
         )
     test_images, test_labels = given.data.test()
@@ -78,14 +80,14 @@ def heads_of_parts(run, settings: dict, inputs: dict[str, list[Path]], device: s
                 "k": "",
                 "chosen": 1,
                 "predicted": predicted,
-                "success": int(succeeded(predicted, settings["poison_class"]) and t not in given.rejected),
+                "success": int(succeeded(predicted, settings.poison_class) and t not in given.rejected),
                 "test_accuracy_frac": float((answer(t, test)[0] == test_labels).float().mean()),
                 "train_accuracy_frac": float(learned.float().mean()),
                 "fine_tune_count": len(labels),
-                "poisons_count": settings["poisons"],
+                "poisons_count": settings.poisons,
                 "poisons_fitted_frac": float(learned[given.bases.to(device)].float().mean()),
                 "control_predicted": twin[t],
-                "control_success": int(succeeded(twin[t], settings["poison_class"])),
+                "control_success": int(succeeded(twin[t], settings.poison_class)),
                 "certified_count": certificate,
                 "control_certified_count": twin_radius[t],
                 **levels,

@@ -34,30 +34,43 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.runs.settings import rest
 from relearn.steps.csv_rows import write_rows
 from relearn.studies.robustness.steps.attacks import ATTACKS
 from relearn.studies.robustness.steps.image_sets import SETS, NotFinite
-from relearn.studies.robustness.steps.measured import Measured, measure
+from relearn.studies.robustness.steps.measured import Measured, Measurements, measure
 
 if TYPE_CHECKING:
     from relearn.models.vision_classifier import VisionClassifier
 
 NEEDS_TORCH = True
 BAD = ("set", "file", "fault")
-KEYS = ("sets", "protocol", "images", "corruptions", "severities", "pgd", "autoattack", "network")
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    name: str
+    classes: int
+    average: bool
+    arguments: Mapping[str, Any] = rest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Measurements):
+    sets: Mapping[str, str]
+    network: Network | None
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from relearn.data.arrays import load_prepared
     from relearn.runs.console import Progress
 
-    if odd := sorted(set(settings) ^ set(KEYS)):
-        raise ValueError(f"{odd[0]}: missing or unknown; allowed: {', '.join(KEYS)}")
-    net = opened(inputs["network"][0], settings["network"], settings["protocol"]).to(device)
-    sets = {name: _folder(name, where) for name, where in settings["sets"].items() if where}
+    net = opened(inputs["network"][0], settings).to(device)
+    sets = {name: _folder(name, where) for name, where in settings.sets.items() if where}
     given = _first(inputs, "data")
     if given is not None and given.suffix == ".json":
         sets, given = {"val": _listed(given), **sets}, None
@@ -85,9 +98,7 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     run.finish(found.metrics, notes=found.notes, **learned)
 
 
-def opened(
-    path: Path, network: Mapping[str, Any] | None, protocol: Mapping[str, Any] | None
-) -> VisionClassifier:
+def opened(path: Path, settings: Settings) -> VisionClassifier:
     """Load a network from a file that describes it, or from a checkpoint of the named network.
 
     Raises:
@@ -95,22 +106,22 @@ def opened(
     """
     from relearn.models import checkpoints, vision
 
+    network = settings.network
     if network is None:
         if path.suffix != ".safetensors":
             raise ValueError(
                 f"{path}: does not say what network it holds; allowed: network, or a file of relearn"
             )
         return vision.FILE.load(path)
-    if protocol is None:
+    if settings.protocol is None:
         raise ValueError("protocol is null; allowed with network: a protocol, whose size is the network's")
-    arguments = dict(network)
     return checkpoints.load(
-        arguments.pop("name"),
+        network.name,
         path,
-        classes=arguments.pop("classes"),
-        size=protocol["size"],
-        average=arguments.pop("average"),
-        **arguments,
+        classes=network.classes,
+        size=settings.protocol.size,
+        average=network.average,
+        **network.arguments,
     )
 
 

@@ -1,4 +1,4 @@
-"""Decode a folder's images in batches under a protocol, hash them, and report images that cannot be decoded."""
+"""Decode a folder's images in batches, hash them, and report images that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from relearn.studies.robustness.steps.image_sets import Protocol, hash_of_files
 
@@ -19,6 +19,32 @@ if TYPE_CHECKING:
 CENTER = "center"
 CROPPED = ("c", "nine")
 """Sets that are published as crops."""
+Policy = Literal["fail", "skip"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """How the images of all folders are read; see :mod:`relearn.data.central_crops`.
+
+    Args:
+        size: side of the crop in pixels.
+        crop_ratio: crop over resized shorter side.
+        cropped_ratio: the same for :data:`CROPPED`.
+        crop_mode: with ``center`` the ratio of the sides is kept.
+    """
+
+    size: int
+    crop_ratio: float
+    cropped_ratio: float
+    crop_mode: str = CENTER
+    interpolation: str
+    batch_size: int
+    on_bad_image: Policy
+    on_missing_class: Policy
+
+    def ratio(self, name: str) -> float:
+        """The crop ratio of a set."""
+        return self.cropped_ratio if name.partition("_")[0] in CROPPED else self.crop_ratio
 
 
 @dataclass(frozen=True)
@@ -32,42 +58,32 @@ class Bad:
 
 def pixels(
     images: Listing,
-    protocol: Mapping[str, Any],
+    how: Decoding,
     name: str,
     faults: dict[int, str],
     digests: dict[Path, str] | None = None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches of a set's images under its protocol; adds omitted images to ``faults`` and file hashes to ``digests``."""
+    """Batches of a set's images; adds omitted images to ``faults`` and file hashes to ``digests``."""
     from relearn.data.central_crops import batches
 
     own = getattr(os, "sched_getaffinity", None)
     workers = max(2, min(16, len(own(0)) if own else os.cpu_count() or 2))
     return batches(
         images,
-        size=protocol["size"],
-        crop_ratio=ratio_of(protocol, name),
-        interpolation=protocol["interpolation"],
-        crop_mode=crop_mode_of(protocol),
-        batch_size=protocol["batch_size"],
+        size=how.size,
+        crop_ratio=how.ratio(name),
+        interpolation=how.interpolation,
+        crop_mode=how.crop_mode,
+        batch_size=how.batch_size,
         workers=workers,
-        faults=faults if protocol["on_bad_image"] == "skip" else None,
+        faults=faults if how.on_bad_image == "skip" else None,
         digests=digests,
     )
 
 
-def ratio_of(protocol: Mapping[str, Any], name: str) -> float:
-    """The crop ratio of a set."""
-    return protocol["cropped_ratio" if name.partition("_")[0] in CROPPED else "crop_ratio"]
-
-
-def crop_mode_of(protocol: Mapping[str, Any]) -> str:
-    """How images are resized before the crop; optional in a protocol, with default center."""
-    return str(protocol.get("crop_mode", CENTER))
-
-
 def protocol_of(
     images: Listing,
-    protocol: Mapping[str, Any],
+    how: Decoding,
     name: str,
     source: str,
     left_out: int = 0,
@@ -76,10 +92,10 @@ def protocol_of(
     """The protocol for a set's rows."""
     return Protocol(
         source=source,
-        resize=math.floor(protocol["size"] / ratio_of(protocol, name)),
-        crop=protocol["size"],
-        interpolation=protocol["interpolation"],
-        squashed=crop_mode_of(protocol) != CENTER,
+        resize=math.floor(how.size / how.ratio(name)),
+        crop=how.size,
+        interpolation=how.interpolation,
+        squashed=how.crop_mode != CENTER,
         subset=hash_of_files(images, digests),
         left_out=left_out,
     )

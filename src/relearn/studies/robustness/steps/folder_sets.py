@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from relearn.studies.robustness.steps.folder_pixels import Bad, pixels, protocol_of, sound
+from relearn.studies.robustness.steps.folder_pixels import Bad, Decoding, Policy, pixels, protocol_of, sound
 from relearn.studies.robustness.steps.image_sets import Row, answers, counted, spread
 
 if TYPE_CHECKING:
@@ -34,18 +34,6 @@ if TYPE_CHECKING:
 
 NAMES = ("val", "real", "v2", "c", "a", "r", "nine")
 THOUSAND = ("real", "a", "r", "nine")  # sets that require a network with ImageNet's classes
-KEYS = (
-    "size",
-    "crop_ratio",
-    "cropped_ratio",
-    "interpolation",
-    "batch_size",
-    "on_bad_image",
-    "on_missing_class",
-)
-OPTIONAL = "crop_mode"
-"""How images are resized before the crop, see :mod:`relearn.data.central_crops`; without it the ratio of the sides is kept."""
-POLICIES = {"on_bad_image": ("fail", "skip"), "on_missing_class": ("fail", "skip")}
 
 
 @dataclass(frozen=True)
@@ -73,8 +61,8 @@ class Found:
     notes: list[str] = field(default_factory=list)
 
 
-def check(sets: Mapping[str, Any], protocol: Mapping[str, Any] | None, *, classes: int, size: int) -> None:
-    """Check the names of the sets, the keys of the protocol, and that the network has the sets' classes and image size.
+def check(sets: Mapping[str, Path], how: Decoding | None, *, classes: int, size: int) -> None:
+    """Check the names of the sets, and that the network has their classes and image size.
 
     Raises:
         ValueError: a check failed; the message names the set or key.
@@ -85,19 +73,12 @@ def check(sets: Mapping[str, Any], protocol: Mapping[str, Any] | None, *, classe
         if name in THOUSAND and classes != 1000:
             raise ValueError(f"set {name}: the network has {classes} classes; allowed: ImageNet's 1000")
     for name in set(sets) & {"val", "real"}:
-        if all((Path(sets[name]) / part).is_dir() for part in ("train", "val")):
+        if all((sets[name] / part).is_dir() for part in ("train", "val")):
             raise ValueError(f"set {name}: {sets[name]} holds train and val; allowed: its folder val")
-    if not sets:
-        return
-    if protocol is None:
-        raise ValueError(f"protocol is null; allowed with sets: {', '.join(KEYS)}")
-    if odd := sorted((set(protocol) - {OPTIONAL}) ^ set(KEYS)):
-        raise ValueError(f"protocol.{odd[0]}: missing or unknown; allowed: {', '.join(KEYS)}")
-    for name, allowed in POLICIES.items():
-        if protocol[name] not in allowed:
-            raise ValueError(f"protocol.{name} is {protocol[name]!r}; allowed: {', '.join(allowed)}")
-    if protocol["size"] != size:
-        raise ValueError(f"protocol.size is {protocol['size']}; allowed: {size}, of the network")
+    if sets and how is None:
+        raise ValueError("protocol is null; allowed with sets: a protocol")
+    if sets and how is not None and how.size != size:
+        raise ValueError(f"protocol.size is {how.size}; allowed: {size}, of the network")
 
 
 def parts(
@@ -139,7 +120,7 @@ def parts(
 
 def listed(
     sets: Mapping[str, Path],
-    protocol: Mapping[str, Any],
+    how: Decoding,
     *,
     classes: int,
     images: int,
@@ -151,7 +132,6 @@ def listed(
 
     Args:
         sets: name → folder.
-        protocol: :data:`KEYS`.
         classes: number of the network's classes.
         images: number of images per folder, evenly spaced; 0: all.
         names, severities: corruptions and severities of ImageNet-C, one or more each.
@@ -162,20 +142,20 @@ def listed(
     """
     every = []
     for one in parts(sets, classes=classes, names=names, severities=severities):
-        _look_for_missing(one, protocol["on_missing_class"], classes, found)
+        _look_for_missing(one, how.on_missing_class, classes, found)
         every.append(replace(one, images=spread(one.images, images)))
     return every
 
 
-def batches_of(every: Sequence[Part], protocol: Mapping[str, Any]) -> int:
+def batches_of(every: Sequence[Part], how: Decoding) -> int:
     """The number of progress ticks of :func:`evaluate` if every image can be decoded."""
-    return sum(-(-len(one.images) // protocol["batch_size"]) for one in every)
+    return sum(-(-len(one.images) // how.batch_size) for one in every)
 
 
 def evaluate(
     net: VisionClassifier,
     every: Sequence[Part],
-    protocol: Mapping[str, Any],
+    how: Decoding,
     found: Found,
     *,
     real_labels: Path | None = None,
@@ -186,7 +166,6 @@ def evaluate(
 
     Args:
         every: result of :func:`listed`.
-        protocol: :data:`KEYS`.
         found: receives the rows and the images that cannot be decoded.
         real_labels: a file in ReaL's format; None: the official one.
         tick: called after each batch.
@@ -195,10 +174,10 @@ def evaluate(
         ValueError: an image cannot be decoded and the policy is to fail, no image can be decoded, or a logit is not finite.
     """
     for one in every:
-        _part(net, one, protocol, real_labels, precision, tick, found)
+        _part(net, one, how, real_labels, precision, tick, found)
 
 
-def _look_for_missing(one: Part, policy: str, classes: int, found: Found) -> None:
+def _look_for_missing(one: Part, policy: Policy, classes: int, found: Found) -> None:
     from relearn.data.imagenet_subsets import missing, name_of
 
     gone = missing(one.images, one.wanted)
@@ -217,7 +196,7 @@ def _look_for_missing(one: Part, policy: str, classes: int, found: Found) -> Non
 def _part(
     net: VisionClassifier,
     one: Part,
-    protocol: Mapping[str, Any],
+    how: Decoding,
     real_labels: Path | None,
     precision: str,
     tick: Callable[[], object],
@@ -241,22 +220,26 @@ def _part(
     labels: list[Tensor] = []
 
     def batches() -> Iterator[Tensor]:
-        for batch, wanted in pixels(images, protocol, one.name, faults, digests):
+        for batch, wanted in pixels(images, how, one.name, faults, digests):
             labels.append(wanted)
             yield batch
             tick()
 
     free, bound = answers(net, batches(), precision=precision, mask=one.mask)
     kept = sound(images, faults, one.name, found.bad)
-    y, how = torch.cat(labels), protocol_of(kept, protocol, one.name, one.source, len(faults), digests)
+    y, protocol = torch.cat(labels), protocol_of(kept, how, one.name, one.source, len(faults), digests)
     if one.mask is not None:
-        found.rows.append(counted(one.name, bound == y, how.masked(f"{len(one.mask)} classes")))
-        found.rows.append(counted(f"{one.name}_unmasked", free == y, how))
+        found.rows.append(counted(one.name, bound == y, protocol.masked(f"{len(one.mask)} classes")))
+        found.rows.append(counted(f"{one.name}_unmasked", free == y, protocol))
     elif one.name.startswith("nine"):
         right = round(group_accuracy(free, y, group_of_class()) * len(y))
-        found.rows.append(Row(one.name, len(y), right, how.masked("none, the class's group of 9")))
+        found.rows.append(Row(one.name, len(y), right, protocol.masked("none, the class's group of 9")))
     elif one.name != "real":
-        found.rows.append(counted(one.name, free == y, how, corruption=one.corruption, severity=one.severity))
+        found.rows.append(
+            counted(one.name, free == y, protocol, corruption=one.corruption, severity=one.severity)
+        )
     if one.real:
         share, count = real_accuracy(free, [one for place, one in enumerate(allowed) if place not in faults])
-        found.rows.append(Row("real", count, round(share * count), how.masked("none, any of ReaL's labels")))
+        found.rows.append(
+            Row("real", count, round(share * count), protocol.masked("none, any of ReaL's labels"))
+        )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from relearn.studies.robustness.steps import array_sets, folder_pixels, folder_sets
 from relearn.studies.robustness.steps import attacks as attack_rows
@@ -27,6 +27,18 @@ if TYPE_CHECKING:
     from relearn.models.vision_classifier import VisionClassifier
 
 BATCH = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurements:
+    """What is measured; see :mod:`relearn.studies.robustness.steps.evaluate_robustness`."""
+
+    images: int
+    corruptions: Literal["all"] | Sequence[str]
+    severities: Sequence[int]
+    protocol: folder_pixels.Decoding | None
+    pgd: attack_rows.Pgd | None
+    autoattack: attack_rows.AutoAttack | None
 
 
 @dataclass
@@ -54,7 +66,7 @@ class Base:
 
 def measure(
     net: VisionClassifier,
-    settings: Mapping[str, Any],
+    settings: Measurements,
     sets: Mapping[str, Path],
     *,
     test: tuple[Tensor, Tensor] | None,
@@ -68,8 +80,7 @@ def measure(
     """Run all requested measurements.
 
     Args:
-        sets: name → folder; replaces ``settings["sets"]``. For c and cifar_c, the corruptions in ``settings["corruptions"]`` are
-            measured, or all if it is empty.
+        sets: name → folder. For c and cifar_c, the named corruptions are measured, or all if none is named.
         test: images (n, C, H, W) uint8 and labels (n,); None: only folders.
         named: name of the test images.
         progress: called as ``progress(done, total)``.
@@ -77,38 +88,41 @@ def measure(
     Raises:
         NotFinite: a logit is not finite. ValueError: nothing to measure, or invalid settings or folders.
     """
-    from relearn.data.corruptions import check
+    from relearn.data.corruptions import NAMES, check
 
-    names, severities = _corruptions(settings["corruptions"]), settings["severities"]
+    names = list(NAMES if settings.corruptions == "all" else settings.corruptions)
+    severities, how = settings.severities, settings.protocol
     made = net.description
     arrays = sets.get(array_sets.NAME)
     released = arrays is not None or "c" in sets
     sets = {name: folder for name, folder in sets.items() if name != array_sets.NAME}
-    folder_sets.check(sets, settings["protocol"], classes=made["classes"], size=made["size"])
-    for name in attack_rows.KEYS:
-        if settings[name] is not None:
-            attack_rows.check(name, settings[name])
+    folder_sets.check(sets, how, classes=made["classes"], size=made["size"])
+    attacks = [one for one in (settings.pgd, settings.autoattack) if one is not None]
+    for one in attacks:
+        one.check()
     if test is None and not sets and arrays is None:
         raise ValueError("sets is empty and there is no data; allowed: at least one of them")
     generated = names if test is not None or not released else []
-    read = names or _corruptions("all")  # a given folder is measured even if no corruptions are named
+    read = names or list(NAMES)  # a given folder is measured even if no corruptions are named
     if released and not severities:
         raise ValueError("severities: none; allowed with c or cifar_c: one or more of 1 to 5")
     for name, severity in itertools.product(generated, severities):
         check(name, severity)
     found, folders = Measured(), folder_sets.Found()
-    every = folder_sets.listed(
-        sets,
-        settings["protocol"],
-        classes=made["classes"],
-        images=settings["images"],
-        names=read,
-        severities=severities,
-        found=folders,
-    )
+    every = []
+    if how is not None:
+        every = folder_sets.listed(
+            sets,
+            how,
+            classes=made["classes"],
+            images=settings.images,
+            names=read,
+            severities=severities,
+            found=folders,
+        )
     opened = None if arrays is None else array_sets.opened(arrays, net, names=read, severities=severities)
-    total = len(generated) + sum(attack_rows.count(name, settings[name]) for name in attack_rows.KEYS)
-    total += folder_sets.batches_of(every, settings["protocol"]) if every else 0
+    total = len(generated) + sum(one.ticks for one in attacks)
+    total += 0 if how is None else folder_sets.batches_of(every, how)
     total += 0 if opened is None else len(opened.names)
     ticks = itertools.count(1)
 
@@ -118,40 +132,30 @@ def measure(
 
     if test is not None:
         _fits(net, test)
-        _clean(net, _some(test, settings["images"], named), precision, found)
-    folder_sets.evaluate(
-        net,
-        every,
-        settings["protocol"],
-        folders,
-        real_labels=real_labels,
-        precision=precision,
-        tick=tick,
-    )
+        _clean(net, _some(test, settings.images, named), precision, found)
+    if how is not None:
+        folder_sets.evaluate(
+            net, every, how, folders, real_labels=real_labels, precision=precision, tick=tick
+        )
     found.rows += folders.rows
     if opened is not None:
-        found.rows += array_sets.rows(net, opened, images=settings["images"], precision=precision, tick=tick)
+        found.rows += array_sets.rows(net, opened, images=settings.images, precision=precision, tick=tick)
     found.bad += folders.bad
     found.notes += folders.notes
-    for attack in ("pgd", "autoattack"):
-        if settings[attack] is None:
-            continue
-        how = dict(settings[attack])
-        count = how.pop("images")
-        base = _base(net, settings, sets, test, named, count)
-        more = {"precision": precision} if attack == "pgd" else {}
-        attacked = getattr(attack_rows, attack)(
-            net, base.images, base.labels, base.protocol, **how, seed=seed, tick=tick, **more
+    for one in attacks:
+        base = _base(net, settings, sets, test, named, one.images)
+        attacked = one.run(
+            net, base.images, base.labels, base.protocol, seed=seed, precision=precision, tick=tick
         )
         found.attacks += attacked.rows
         found.metrics |= attacked.metrics
         found.notes += attacked.notes
     if generated:
-        base = _base(net, settings, sets, test, named, settings["images"])
+        base = _base(net, settings, sets, test, named, settings.images)
         _generated(net, base, generated, severities, seed, precision, tick, found)
     metrics, notes = metrics_of(found.rows, reference)
     found.metrics |= metrics
-    found.metrics["parameters_count"] = float(sum(one.numel() for one in net.parameters()))
+    found.metrics["parameters_count"] = float(sum(weights.numel() for weights in net.parameters()))
     found.notes += notes
     return found
 
@@ -185,29 +189,29 @@ def _generated(net, base: Base, names, severities, seed, precision, tick, found:
         for level in severities:
             changed = torch.from_numpy(corrupt(base.images.numpy(), name, level, seed=seed))
             free, _ = answers(net, changed.split(BATCH), precision=precision)
-            how = Protocol(**{**base.protocol.as_dict(), "source": words})
+            how = replace(base.protocol, source=words)
             found.rows.append(counted("corrupted", free == base.labels, how, corruption=name, severity=level))
         tick()
 
 
-def _base(net, settings, sets, test, named: str, count: int) -> Base:
+def _base(net, settings: Measurements, sets, test, named: str, count: int) -> Base:
     """Images to corrupt or attack: the test images, or else those of the first folder with clean images."""
     import torch
 
     if test is not None:
-        return _some(test, settings["images"], named, count)
+        return _some(test, settings.images, named, count)
     from relearn.data.imagenet_classes import label_by_class
 
-    name = next((one for one in ("val", "real", "v2", "a", "r") if one in sets), None)
-    if name is None:
+    name, how = next((one for one in ("val", "real", "v2", "a", "r") if one in sets), None), settings.protocol
+    if name is None or how is None:
         raise ValueError(
             "corruptions and attacks need images; allowed: data, or one of the sets val, real, v2, a, r"
         )
     images = spread(label_by_class(sets[name], classes=net.description["classes"]), count)
     faults: dict[int, str] = {}
-    batches = list(folder_pixels.pixels(images, settings["protocol"], name, faults))
+    batches = list(folder_pixels.pixels(images, how, name, faults))
     kept = folder_pixels.sound(images, faults, name, [])
-    protocol = folder_pixels.protocol_of(kept, settings["protocol"], name, f"set {name}", len(faults))
+    protocol = folder_pixels.protocol_of(kept, how, name, f"set {name}", len(faults))
     return Base(
         torch.cat([pixels for pixels, _ in batches]), torch.cat([labels for _, labels in batches]), protocol
     )
@@ -234,13 +238,3 @@ def _fits(net: VisionClassifier, test: tuple[Tensor, Tensor]) -> None:
             f"network {made['name']}: for {network[0]} x {network[1]} x {network[1]} pixels and {made['classes']} classes; the data "
             f"have {' x '.join(map(str, images.shape[1:]))} pixels and {int(labels.max()) + 1} classes"
         )
-
-
-def _corruptions(names: str | Sequence[str]) -> list[str]:
-    from relearn.data.corruptions import NAMES
-
-    if names == "all":
-        return list(NAMES)
-    if isinstance(names, str):
-        raise ValueError(f"corruptions is {names!r}; allowed: all, or a list of names")
-    return list(names)
