@@ -13,7 +13,7 @@ from relearn.data.arrays import load_prepared
 from relearn.methods.learned_scales import halves
 from relearn.models import create, files, post_ln_transformer
 from relearn.models.post_ln_transformer import PostLNTransformer
-from relearn.steps.tasks import OnFolder, OnImages, OnTranslation, open_task
+from relearn.steps.tasks import OnTranslation, open_task
 from relearn.steps.trained.seed import seed_of
 
 from ..studies.gradinit.runs import COUNT, NETWORK, Runs

@@ -35,27 +35,33 @@ from pathlib import Path
 from typing import Any
 
 from relearn.steps.trained.step_time import timed
+from relearn.studies.long_short.steps.cost_cases import (
+    CURVES,
+    CurveCase,
+    CurveSettings,
+    CurveSizes,
+    LatencyCase,
+    LatencySettings,
+    LatencySizes,
+)
 
 NEEDS_TORCH = True
-PROTOCOLS = ("curve", "latency")
 CURVE = ("attention", "length", "batch", "step_s", "peak_memory_mb", "repeats")
 LATENCY = ("task", "attention", "length", "batch", "forward_s", "train_s")
 Call = Callable[[], None]
+Settings = CurveSettings | LatencySettings
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from relearn.steps.csv_rows import write_rows
 
-    protocol = settings["protocol"]
-    if protocol not in PROTOCOLS:
-        raise ValueError(f"protocol: {protocol!r} (allowed: {', '.join(PROTOCOLS)})")
-    if settings["repeats"] < 1:
-        raise ValueError(f"repeats: {settings['repeats']} (allowed: at least 1)")
+    if settings.repeats < 1:
+        raise ValueError(f"repeats: {settings.repeats} (allowed: at least 1)")
     common = {"device": device, "precision": precision}
-    if protocol == "curve":
+    if isinstance(settings, CurveSettings):
         rows = curve(settings, common)
         write_rows(run.output("cost.csv"), CURVE, rows)
-        metrics = slopes(rows, settings["batches"][0])
+        metrics = slopes(rows, settings.batches[0])
     else:
         rows = latency(settings, common)
         write_rows(run.output("latency.csv"), LATENCY, rows)
@@ -67,46 +73,54 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     what = "wall time, synchronised" if device.startswith("cuda") else "CPU time of the process"
     run.finish(
         {key: value for key, value in metrics.items() if value is not None},
-        notes=[f"{what}; median of {settings['repeats']} rounds; {precision}; random tokens"],
+        notes=[f"{what}; median of {settings.repeats} rounds; {precision}; random tokens"],
     )
 
 
-def curve(settings: Mapping[str, Any], common: Mapping[str, Any]) -> list[dict[str, Any]]:
+def curve(settings: CurveSettings, common: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Measure the rows of ``cost.csv``.
 
     Raises:
         ValueError: nothing to measure, an unknown attention, an unmeasured attention in ``longest``, or a size below 1.
     """
-    from relearn.studies.long_short.steps.cost_cases import CURVES, CurveCase
     from relearn.studies.long_short.steps.peak_memory import peaks
 
-    for key in ("attentions", "lengths", "batches"):
-        found = settings[key]
+    counts = {"lengths": settings.lengths, "batches": settings.batches}
+    for key, found in {"attentions": settings.attentions, **counts}.items():
         if not found or len(set(found)) < len(found):
             raise ValueError(f"{key}: {found} (allowed: one or more, each once)")
-    for key in ("lengths", "batches"):
-        if min(settings[key]) < 1:
-            raise ValueError(f"{key}: {settings[key]} (allowed: at least 1 each)")
-    if unknown := sorted(set(settings["attentions"]) - set(CURVES)):
+    for key, numbers in counts.items():
+        if min(numbers) < 1:
+            raise ValueError(f"{key}: {numbers} (allowed: at least 1 each)")
+    if unknown := sorted(set(settings.attentions) - set(CURVES)):
         raise ValueError(f"attentions: {', '.join(unknown)} (allowed: {', '.join(CURVES)})")
-    if unknown := sorted(set(settings["longest"]) - set(settings["attentions"])):
-        raise ValueError(f"longest: {', '.join(unknown)} (allowed: {', '.join(settings['attentions'])})")
-    sizes = {key: settings[key] for key in CurveCase.SIZES}
+    if unknown := sorted(set(settings.longest) - set(settings.attentions)):
+        raise ValueError(f"longest: {', '.join(unknown)} (allowed: {', '.join(settings.attentions)})")
+    sizes = CurveSizes(
+        layers=settings.layers,
+        dim=settings.dim,
+        heads=settings.heads,
+        ffn=settings.ffn,
+        vocabulary=settings.vocabulary,
+        window=settings.window,
+        segment=settings.segment,
+        rank=settings.rank,
+    )
     cases = [
-        CurveCase(**common, **sizes, attention=attention, length=length, batch=batch)
-        for attention in settings["attentions"]
-        for batch in settings["batches"]
-        for length in sorted(settings["lengths"])
-        if length <= settings["longest"].get(attention, length)
+        CurveCase(**common, sizes=sizes, attention=attention, length=length, batch=batch)
+        for attention in settings.attentions
+        for batch in settings.batches
+        for length in sorted(settings.lengths)
+        if length <= settings.longest.get(attention, length)
     ]
-    if missing := sorted(set(settings["attentions"]) - {case.attention for case in cases}):
+    if missing := sorted(set(settings.attentions) - {case.attention for case in cases}):
         raise ValueError(
-            f"longest: no length for {', '.join(missing)} (allowed: at least {min(settings['lengths'])})"
+            f"longest: no length for {', '.join(missing)} (allowed: at least {min(settings.lengths)})"
         )
     took = rounds(
-        [case.make for case in cases], settings["repeats"], common["device"], "benchmark_attention curve"
+        [case.make for case in cases], settings.repeats, common["device"], "benchmark_attention curve"
     )
-    most = peaks(cases) if settings["memory"] else [None] * len(cases)
+    most = peaks(cases) if settings.memory else [None] * len(cases)
     return [
         {
             "attention": case.attention,
@@ -114,45 +128,50 @@ def curve(settings: Mapping[str, Any], common: Mapping[str, Any]) -> list[dict[s
             "batch": case.batch,
             "step_s": step_s,
             "peak_memory_mb": None if bytes_ is None else bytes_ / 1e6,
-            "repeats": settings["repeats"],
+            "repeats": settings.repeats,
         }
         for case, step_s, bytes_ in zip(cases, took, most, strict=True)
     ]
 
 
-def latency(settings: Mapping[str, Any], common: Mapping[str, Any]) -> list[dict[str, Any]]:
+def latency(settings: LatencySettings, common: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Measure the rows of ``latency.csv``.
 
     Raises:
         ValueError: no task or attention, or settings that the encoder rejects.
     """
-    from relearn.studies.long_short.steps.cost_cases import LatencyCase
-
-    for key in ("tasks", "attentions"):
-        if not settings[key]:
+    for key, found in (("tasks", settings.tasks), ("attentions", settings.attentions)):
+        if not found:
             raise ValueError(f"{key}: none (allowed: at least one)")
-    sizes = {key: settings[key] for key in LatencyCase.SIZES}
+    sizes = LatencySizes(
+        layers=settings.layers,
+        dim=settings.dim,
+        heads=settings.heads,
+        ffn=settings.ffn,
+        vocabulary=settings.vocabulary,
+        classes=settings.classes,
+    )
     cases = [
         LatencyCase(
             **common,
-            **sizes,
+            sizes=sizes,
             task=task,
             attention=attention,
-            length=own["length"],
-            batch=own["batch_size"],
-            pairs=own["pairs"],
+            length=own.length,
+            batch=own.batch_size,
+            pairs=own.pairs,
             arguments={
-                **settings["arguments"].get(attention, {}),
-                **own.get("arguments", {}).get(attention, {}),
+                **settings.arguments.get(attention, {}),
+                **own.arguments.get(attention, {}),
             },
             train=train,
         )
-        for task, own in settings["tasks"].items()
-        for attention in settings["attentions"]
+        for task, own in settings.tasks.items()
+        for attention in settings.attentions
         for train in (False, True)
     ]
     took = rounds(
-        [case.make for case in cases], settings["repeats"], common["device"], "benchmark_attention latency"
+        [case.make for case in cases], settings.repeats, common["device"], "benchmark_attention latency"
     )
     return [
         {

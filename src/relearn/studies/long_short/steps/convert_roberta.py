@@ -33,14 +33,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relearn.steps.trained.masked_tokens import guess_error, guess_loss, terms
 from relearn.studies.long_short.steps.convert_start import (
     STAGES,
-    check,
+    Settings,
+    Stage,
     length_of,
     read,
     start,
@@ -59,7 +60,7 @@ HISTORY = ("stage", "step", "loss", "dev_accuracy_frac", "lr")
 SAVED = 50  # minimum number of steps between two checkpoints
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import torch
 
     from relearn.models import long_short_roberta_files as files
@@ -71,12 +72,11 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.steps.trained.clock import Clock
     from relearn.steps.trained.seed import seed_of
 
-    check(settings)
     texts, source = read(settings)
     torch.manual_seed(run.seed)  # the same initial weights after every restart
     net, tokenizer = start(settings, texts["train"][0])
-    before, long = length_of(net), settings["attention"] == "long_short"
-    after = max(before, settings["max_length"]) if long else before
+    before, long = length_of(net), settings.attention == "long_short"
+    after = max(before, settings.max_length or 0) if long else before
     done = Checkpoint(run.work / "stages")  # finished stages; `fit` keeps its own checkpoint within a stage
     state = done.load() or {"done": 0, "history": [], "steps": 0, "metrics": {}}
     history, metrics, steps = list(state["history"]), dict(state["metrics"]), int(state["steps"])
@@ -87,12 +87,12 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         return token_batches(texts[part], tokenizer, longest, size, hidden, device)
 
     def mlm(longest: int) -> float:
-        rows = batches("valid", settings["pretrain"]["batch_size"], longest, settings["mask_frac"])
+        rows = batches("valid", settings.pretrain.batch_size, longest, settings.mask_frac)
         return guess_loss(Guesses(net).eval(), rows, precision)
 
-    def stage(name: str, model: Any, part: TokenBatches, loss: Any, **more: Any) -> Fitted:
+    def stage(name: str, own: Stage, model: Any, part: TokenBatches, loss: Any, **more: Any) -> Fitted:
         nonlocal steps
-        fitted = train(run, settings, name, model, part, loss, steps, clock, precision, **more)
+        fitted = train(run, settings, name, own, model, part, loss, steps, clock, precision, **more)
         history.extend(
             {"stage": name, **{key: row.get(key) for key in HISTORY[1:]}} for row in fitted.history
         )
@@ -112,26 +112,26 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         loaded()
     if state["done"] < 1:
         metrics["mlm_loss_start_nats"] = mlm(before)
-        if settings["checkpoint"] is None:
-            size = settings["pretrain"]["batch_size"]
-            part = batches("train", size, before, settings["mask_frac"])
-            fitted = stage("pretrain", Guesses(net), part, guess_error)
+        if settings.checkpoint is None:
+            size = settings.pretrain.batch_size
+            part = batches("train", size, before, settings.mask_frac)
+            fitted = stage("pretrain", settings.pretrain, Guesses(net), part, guess_error)
             outcome, at = fitted.outcome, fitted.outcome_step
         if outcome == "ok":
             metrics["mlm_loss_pretrained_nats"] = metrics["mlm_loss_nats"] = mlm(before)
             finished(1)
     if long and outcome == "ok":
         (sample, real), _ = next(batches("valid", 32, before, None).in_order())
-        sizes = {key: settings[key] for key in ("window", "rank")}
+        assert settings.window is not None and settings.rank is not None  # as `Settings` checks
         torch.manual_seed(seed_of({"stage": "convert"}, run.seed, "stage"))
-        convert(net, **sizes, max_length=after, sample=(sample, real))
+        convert(net, window=settings.window, rank=settings.rank, max_length=after, sample=(sample, real))
         if state["done"] == 2:
             loaded()
         else:
             metrics["mlm_loss_converted_nats"] = metrics["mlm_loss_nats"] = mlm(after)
-            if (own := settings["convert_pretrain"]) and own["steps"]:
-                part = batches("train", own["batch_size"], after, settings["mask_frac"])
-                fitted = stage("convert_pretrain", Guesses(net), part, guess_error)
+            if (own := settings.convert_pretrain) and own.steps:
+                part = batches("train", own.batch_size, after, settings.mask_frac)
+                fitted = stage("convert_pretrain", own, Guesses(net), part, guess_error)
                 outcome, at = fitted.outcome, fitted.outcome_step
                 if outcome == "ok":
                     metrics["mlm_loss_nats"] = mlm(after)
@@ -141,7 +141,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     torch.manual_seed(seed_of({"stage": "head"}, run.seed, "stage"))
     whole = Classes(classifier(net, CLASSES).to(device))
     best = Best(run.work, lambda model, path: files.save(model.net, path), least=-1.0)
-    size = settings["finetune"]["batch_size"]
+    size = settings.finetune.batch_size
     valid, test = (batches(part, size, after, None) for part in ("valid", "test"))
 
     def evaluate(model: Any) -> dict[str, float]:
@@ -156,7 +156,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     if outcome == "ok":
         clock.spent, clock.steps = 0.0, 0
         head = {name: tensor.clone() for name, tensor in whole.state_dict().items()}
-        fitted = stage("finetune", whole, batches("train", size, after, None), class_error, evaluate=evaluate)
+        part = batches("train", size, after, None)
+        fitted = stage("finetune", settings.finetune, whole, part, class_error, evaluate=evaluate)
         outcome, at = fitted.outcome, fitted.outcome_step
         if outcome == "ok" and "dev_accuracy_frac" not in fitted.history[-1]:
             outcome, at, reason = "diverged", fitted.steps, "outputs not finite"
@@ -209,7 +210,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         outcome_step=at,
         outcome_reason=reason,
         notes=[
-            f"{settings['dataset']}, {len(tokenizer)} tokens, at most {after} a text",
+            f"{settings.dataset}, {len(tokenizer)} tokens, at most {after} a text",
             "source: " + json.dumps(source, sort_keys=True),
         ],
     )
@@ -217,8 +218,9 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
 def train(
     run: Any,
-    settings: Mapping[str, Any],
+    settings: Settings,
     name: str,
+    own: Stage,
     model: Any,
     part: TokenBatches,
     loss: Callable[..., Tensor],
@@ -234,24 +236,23 @@ def train(
     from relearn.steps.trained.seed import seed_of
     from relearn.steps.trained.spacing import spacing
 
-    own = settings[name]
-    row, every = spacing(own["steps"], settings["evaluations"])
-    with Progress(f"convert_roberta {settings['attention']} {name}") as progress:
+    row, every = spacing(own.steps, settings.evaluations)
+    with Progress(f"convert_roberta {settings.attention} {name}") as progress:
         clock.start()
         fitted = fit(
             model,
             part,
             loss=loss,
             terms=terms if part.hidden_frac is not None else None,
-            steps=own["steps"],
-            lr=own["lr"],
-            warmup_steps=own["warmup_steps"],
-            weight_decay=own["weight_decay"],
+            steps=own.steps,
+            lr=own.lr,
+            warmup_steps=own.warmup_steps,
+            weight_decay=own.weight_decay,
             optimizer="adamw",
-            betas=settings["betas"],
-            eps=settings["adam_eps"],
-            schedule=settings["schedule"],
-            clip_norm=settings["clip_norm"],
+            betas=settings.betas,
+            eps=settings.adam_eps,
+            schedule=settings.schedule,
+            clip_norm=settings.clip_norm,
             seed=seed_of({"stage": name}, run.seed, "stage"),  # the same batches for every attention
             precision=precision,
             evaluate=evaluate,
@@ -260,7 +261,7 @@ def train(
             log=lambda step, **values: run.log(before + step, **values),
             progress=clock.counting(progress),
             checkpoint=Checkpoint(run.work / name),
-            checkpoint_steps=max(SAVED, own["steps"] // 10),
+            checkpoint_steps=max(SAVED, own.steps // 10),
         )
         clock.stop()
     model.eval()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 Call = Callable[[], None]
 CURVES = {
@@ -17,25 +17,68 @@ CURVES = {
 """Name in `benchmark_attention` → attention of the model, and its cache: as long as the input (as in training), a window, none."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Of the network of either protocol."""
+
+    layers: int
+    dim: int
+    heads: int
+    ffn: int
+    vocabulary: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveSizes(Sizes):
+    window: int
+    segment: int
+    rank: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatencySizes(Sizes):
+    classes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveSettings(CurveSizes):
+    protocol: Literal["curve"]
+    attentions: Sequence[str]
+    lengths: Sequence[int]
+    batches: Sequence[int]
+    longest: Mapping[str, int]
+    repeats: int
+    memory: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    length: int
+    batch_size: int
+    pairs: bool
+    arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatencySettings(LatencySizes):
+    protocol: Literal["latency"]
+    tasks: Mapping[str, Task]
+    attentions: Sequence[str]
+    arguments: Mapping[str, Mapping[str, Any]]
+    repeats: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class CurveCase:
     """A character model that reads ``batch`` sequences of ``length`` characters.
 
     ``attention`` is a key of :data:`CURVES`, which determines the kind of attention and the number of cached positions.
     """
 
-    SIZES: ClassVar = ("layers", "dim", "heads", "ffn", "window", "segment", "rank", "vocabulary")
     attention: str
     length: int
     batch: int
-    layers: int
-    dim: int
-    heads: int
-    ffn: int
-    window: int
-    segment: int
-    rank: int
-    vocabulary: int
+    sizes: CurveSizes
     device: str = "cpu"
     precision: str = "fp32"
 
@@ -47,17 +90,17 @@ class CurveCase:
         from relearn.models.long_short_lm import create
 
         torch.manual_seed(0)
-        sizes = {key: getattr(self, key) for key in self.SIZES}
+        sizes = self.sizes
         kind, cached = CURVES[self.attention]
-        net = create(attention=kind, **sizes, dropout=0.0).to(self.device).train()
+        net = create(attention=kind, **asdict(sizes), dropout=0.0).to(self.device).train()
         shape = (self.batch, self.length + 1)
-        seen = torch.randint(self.vocabulary, shape, device=self.device)
+        seen = torch.randint(sizes.vocabulary, shape, device=self.device)
         inputs, targets = seen[:, :-1], seen[:, 1:].flatten()
         cache = None
-        past = {"length": self.length, "window": self.window, "": 0}[cached]
+        past = {"length": self.length, "window": sizes.window, "": 0}[cached]
         if past:
-            rows = (self.batch, past, self.dim)
-            cache = [torch.randn(rows, device=self.device) for _ in range(self.layers)]
+            rows = (self.batch, past, sizes.dim)
+            cache = [torch.randn(rows, device=self.device) for _ in range(sizes.layers)]
 
         def step() -> None:
             net.zero_grad(set_to_none=True)
@@ -69,23 +112,17 @@ class CurveCase:
         return step
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LatencyCase:
     """An LRA encoder on a batch of full length: a forward pass; with ``train`` also loss and backward."""
 
-    SIZES: ClassVar = ("layers", "dim", "heads", "ffn", "vocabulary", "classes")
     task: str
     attention: str
     length: int
     batch: int
     pairs: bool
     train: bool
-    layers: int
-    dim: int
-    heads: int
-    ffn: int
-    vocabulary: int
-    classes: int
+    sizes: LatencySizes
     arguments: Mapping[str, Any] = field(default_factory=dict)
     device: str = "cpu"
     precision: str = "fp32"
@@ -98,18 +135,18 @@ class LatencyCase:
         from relearn.models.lra_encoder import create
 
         torch.manual_seed(0)
-        sizes = {key: getattr(self, key) for key in self.SIZES}
+        sizes = self.sizes
         net = create(
             self.attention,
-            **sizes,
+            **asdict(sizes),
             max_length=self.length,
             pairs=self.pairs,
             attention_arguments=dict(self.arguments),
         )
         net.to(self.device).train(self.train)
         shape = (self.batch, 2, self.length) if self.pairs else (self.batch, self.length)
-        tokens = torch.randint(1, self.vocabulary, shape, device=self.device)  # 0 would be padding
-        labels = torch.randint(self.classes, (self.batch,), device=self.device)
+        tokens = torch.randint(1, sizes.vocabulary, shape, device=self.device)  # 0 would be padding
+        labels = torch.randint(sizes.classes, (self.batch,), device=self.device)
 
         def infer() -> None:
             with torch.inference_mode(), autocast(self.device, self.precision):

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
+from relearn.runs.settings import read
 from relearn.studies.long_short.steps.cost_cases import CurveCase
 
 SMALL = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_ARENA_MAX": "1"}
@@ -72,7 +73,7 @@ if __name__ == "__main__":
 
     orphan_guard.watch()  # ends together with the engine, like the job that waits for this process
     torch.set_num_threads(int(sys.argv[1]))
-    asked = [CurveCase(**one) for one in json.load(sys.stdin)]
+    asked = [read(CurveCase, one) for one in json.load(sys.stdin)]
     for one in {case.attention: case for case in reversed(asked)}.values():
         one.make()()  # loads the libraries
     print(json.dumps([resident(case) for case in asked]))

@@ -30,9 +30,10 @@ phases (here: it does not). A diverged run has no bits per character.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,15 +46,52 @@ if TYPE_CHECKING:
 NEEDS_TORCH = True
 COLUMNS = ("phase", "step", "length", "loss_bits", "valid_bits", "lr")
 NORM_COLUMNS = ("moment", "layer", "ratio", "value_ratio")
-PHASE = ("length", "steps", "warmup_steps", "batch_size", "lr")
-MODEL = (
-    *("attention", "dual_norm", "as_released", "layers", "dim", "heads", "ffn", "dropout"),
-    *("window", "segment", "rank"),
-)
-FORMS = ("windows", "cached")
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    length: int
+    steps: int
+    warmup_steps: int
+    batch_size: int
+    lr: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    form: Literal["windows", "cached"]
+    context: int
+    step: int
+    batch_size: int
+    characters: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    attention: str
+    dual_norm: bool
+    as_released: bool
+    layers: int
+    dim: int
+    heads: int
+    ffn: int
+    dropout: float
+    window: int
+    segment: int
+    rank: int
+    phases: Sequence[Phase]
+    optimizer: str
+    betas: tuple[float, float]
+    adam_eps: float
+    weight_decay: float
+    clip_norm: float | None
+    diverged_above: float | None
+    evaluations: int
+    history_characters: int
+    evaluation: Evaluation
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import torch
 
     from relearn.data.prepared_stream import load_prepared_stream
@@ -73,9 +111,9 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     if state["phase"]:
         net.load_state_dict(state["net"])
     history, steps, outcome, at = list(state["history"]), int(state["steps"]), "ok", None
-    for number in range(int(state["phase"]), len(settings["phases"])):
+    for number in range(int(state["phase"]), len(settings.phases)):
         fitted = train(run, settings, number, net, parts, steps, clock, precision)
-        history += rows(fitted, settings["phases"][number], number + 1, steps)
+        history += rows(fitted, settings.phases[number], number + 1, steps)
         if fitted.outcome != "ok":
             outcome, at = fitted.outcome, steps + (fitted.outcome_step or 0)
             steps += fitted.steps
@@ -85,7 +123,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     metrics: dict[str, float] = {
         "parameters_count": float(sum(parameter.numel() for parameter in net.parameters())),
         "steps_count": float(steps),
-        "tokens_count": float(tokens(settings["phases"], steps)),
+        "tokens_count": float(tokens(settings.phases, steps)),
     }
     if start := [row[key] for row in norms for key in ("ratio", "value_ratio")]:
         metrics |= {"norm_ratio_start_max": max(start), "norm_ratio_start_min": min(start)}
@@ -100,57 +138,65 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     write_rows(run.output("history.csv"), COLUMNS, history)
     write_rows(run.output("norms.csv"), NORM_COLUMNS, norms)
     long_short_lm.FILE.save(net, run.output("model.safetensors"))
-    way = settings["evaluation"]
+    way = settings.evaluation
     run.finish(
         metrics,
         outcome=outcome,
         outcome_step=at,
         outcome_reason=None if outcome == "ok" else "loss not finite, or beyond diverged_above",
         notes=[
-            f"{stream.dataset}: {way['form']}, context {way['context']}, step {way['step']}, "
+            f"{stream.dataset}: {way.form}, context {way.context}, step {way.step}, "
             f"{scored(len(parts['valid']), way)} valid and {scored(len(parts['test']), way)} test characters scored"
         ],
     )
 
 
-def check(settings: Mapping[str, Any], stream: PreparedStream) -> None:
+def check(settings: Settings, stream: PreparedStream) -> None:
     """Reject settings before training that would only fail after it.
 
     Raises:
-        ValueError: no phase, an unknown or missing key of a phase, or an impossible evaluation.
+        ValueError: no phase, a phase without steps, or an impossible evaluation.
     """
     from relearn.measures.bits_per_character import windows
 
-    if not settings["phases"]:
+    if not settings.phases:
         raise ValueError("phases: none (allowed: at least one)")
-    for number, phase in enumerate(settings["phases"], 1):
-        if set(phase) != set(PHASE):
-            raise ValueError(
-                f"phases: phase {number} has {', '.join(sorted(phase))} (allowed: {', '.join(PHASE)})"
-            )
-        if phase["steps"] < 1:
-            raise ValueError(f"phases: phase {number} has {phase['steps']} steps (allowed: at least 1)")
-    for key, least in (("evaluations", 1), ("history_characters", 2)):
-        if settings[key] < least:
-            raise ValueError(f"{key}: {settings[key]} (allowed: at least {least})")
-    way = settings["evaluation"]
-    if way["form"] not in FORMS:
-        raise ValueError(f"evaluation.form: {way['form']!r} (allowed: {', '.join(FORMS)})")
+    for number, phase in enumerate(settings.phases, 1):
+        if phase.steps < 1:
+            raise ValueError(f"phases: phase {number} has {phase.steps} steps (allowed: at least 1)")
+    if settings.evaluations < 1:
+        raise ValueError(f"evaluations: {settings.evaluations} (allowed: at least 1)")
+    if settings.history_characters < 2:
+        raise ValueError(f"history_characters: {settings.history_characters} (allowed: at least 2)")
+    way = settings.evaluation
     shortest = min(scored(len(ids), way) + 1 for ids in stream.parts.values())
-    step = way["step"] if way["form"] == "windows" else min(way["step"], way["context"])
-    windows(shortest, context=way["context"], step=step)
+    step = way.step if way.form == "windows" else min(way.step, way.context)
+    windows(shortest, context=way.context, step=step)
 
 
-def network(settings: Mapping[str, Any], vocabulary: int) -> LongShortLM:
+def network(settings: Settings, vocabulary: int) -> LongShortLM:
     """The model; its weights are drawn from torch's global generator."""
     from relearn.models.long_short_lm import create
 
-    return create(vocabulary=vocabulary, **{key: settings[key] for key in MODEL})
+    return create(
+        vocabulary=vocabulary,
+        attention=settings.attention,
+        dual_norm=settings.dual_norm,
+        as_released=settings.as_released,
+        layers=settings.layers,
+        dim=settings.dim,
+        heads=settings.heads,
+        ffn=settings.ffn,
+        dropout=settings.dropout,
+        window=settings.window,
+        segment=settings.segment,
+        rank=settings.rank,
+    )
 
 
 def train(
     run: Any,
-    settings: Mapping[str, Any],
+    settings: Settings,
     number: int,
     net: LongShortLM,
     parts: Mapping[str, Tensor],
@@ -168,9 +214,9 @@ def train(
     from relearn.steps.trained.seed import seed_of
     from relearn.steps.trained.spacing import spacing
 
-    phase = settings["phases"][number]
-    length, batch_size = phase["length"], phase["batch_size"]
-    some = parts["valid"][: settings["history_characters"]]
+    phase = settings.phases[number]
+    length, batch_size = phase.length, phase.batch_size
+    some = parts["valid"][: settings.history_characters]
     device = some.device
 
     def evaluate(model: Any) -> dict[str, float]:
@@ -179,23 +225,23 @@ def train(
         clock.start()
         return {"valid_bits": found}
 
-    above = settings["diverged_above"]
-    row, apart = spacing(phase["steps"], settings["evaluations"])
+    above = settings.diverged_above
+    row, apart = spacing(phase.steps, settings.evaluations)
     with Progress(f"train_long_char_lm phase {number + 1}") as progress:
         clock.start()
         fitted = fit(
             CarriedCache(net, batch_size=batch_size, length=length),
             StreamBatches(parts["train"], length=length, batch_size=batch_size, device=device),
             loss=loss,
-            steps=phase["steps"],
-            lr=phase["lr"],
-            warmup_steps=phase["warmup_steps"],
+            steps=phase.steps,
+            lr=phase.lr,
+            warmup_steps=phase.warmup_steps,
             schedule="constant",
-            optimizer=settings["optimizer"],
-            betas=settings["betas"],
-            eps=settings["adam_eps"],
-            weight_decay=settings["weight_decay"],
-            clip_norm=settings["clip_norm"],
+            optimizer=settings.optimizer,
+            betas=settings.betas,
+            eps=settings.adam_eps,
+            weight_decay=settings.weight_decay,
+            clip_norm=settings.clip_norm,
             diverged_above=None if above is None else above * math.log(2),
             seed=seed_of({"phase": str(number)}, run.seed, "phase"),  # the same dropout for every variant
             precision=precision,
@@ -205,7 +251,7 @@ def train(
             log=lambda step, **values: run.log(before + step, **values),
             progress=but_the_first(clock, progress),
             checkpoint=Checkpoint(run.work / f"phase{number + 1}"),
-            checkpoint_steps=max(50, phase["steps"] // 10),
+            checkpoint_steps=max(50, phase.steps // 10),
         )
         clock.stop()
     net.eval()
@@ -234,13 +280,13 @@ def loss(logits: Tensor, targets: Tensor) -> Tensor:
     return cross_entropy(wide.flatten(0, 1), targets.flatten())
 
 
-def rows(fitted: Fitted, phase: Mapping[str, Any], number: int, before: int) -> list[dict[str, Any]]:
+def rows(fitted: Fitted, phase: Phase, number: int, before: int) -> list[dict[str, Any]]:
     """Rows of the history for one phase."""
     return [
         {
             "phase": number,
             "step": before + int(row["step"]),
-            "length": phase["length"],
+            "length": phase.length,
             "loss_bits": row["loss"] / math.log(2),
             "valid_bits": row.get("valid_bits"),
             "lr": row["lr"],
@@ -249,33 +295,33 @@ def rows(fitted: Fitted, phase: Mapping[str, Any], number: int, before: int) -> 
     ]
 
 
-def tokens(phases: list[Mapping[str, Any]], steps: int) -> int:
+def tokens(phases: Sequence[Phase], steps: int) -> int:
     """Number of characters used in the first ``steps`` training steps."""
     count = 0
     for phase in phases:
-        here = min(steps, phase["steps"])
-        count, steps = count + here * phase["batch_size"] * phase["length"], steps - here
+        here = min(steps, phase.steps)
+        count, steps = count + here * phase.batch_size * phase.length, steps - here
     return count
 
 
-def scored(characters: int, way: Mapping[str, Any]) -> int:
+def scored(characters: int, way: Evaluation) -> int:
     """Number of scored characters of a part: all but the first, of at most ``characters``."""
-    return min(way["characters"] or characters, characters) - 1
+    return min(way.characters or characters, characters) - 1
 
 
-def bits(net: LongShortLM, ids: Tensor, settings: Mapping[str, Any], most: int) -> float:
+def bits(net: LongShortLM, ids: Tensor, settings: Settings, most: int) -> float:
     """Bits per character of a part, measured by the run's ``evaluation`` on at most ``most`` characters."""
     import torch
 
     from relearn.measures.bits_per_character import cached, windowed
 
-    way = settings["evaluation"]
+    way = settings.evaluation
     some = ids[: min(scored(len(ids), way) + 1, most)]
     net.eval()
     with torch.no_grad():
-        if way["form"] == "cached":
-            return cached(reader(net, way["context"]), some, step=way["step"])
-        sizes = {key: way[key] for key in ("context", "step", "batch_size")}
+        if way.form == "cached":
+            return cached(reader(net, way.context), some, step=way.step)
+        sizes = {"context": way.context, "step": way.step, "batch_size": way.batch_size}
         return windowed(lambda tokens: net(tokens)[0], some, **sizes)
 
 
@@ -288,17 +334,15 @@ def reader(net: LongShortLM, context: int) -> Any:
     return read
 
 
-def norm_rows(
-    moment: str, net: LongShortLM, ids: Tensor, settings: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+def norm_rows(moment: str, net: LongShortLM, ids: Tensor, settings: Settings) -> list[dict[str, Any]]:
     """Norm ratios of each layer on the first batch of a part, shaped as in the first phase; empty for full attention."""
     from relearn.data.stream_batches import StreamBatches
     from relearn.measures.window_norms import norm_ratios
 
-    if settings["attention"] == "full":
+    if settings.attention == "full":
         return []
-    phase = settings["phases"][0]
-    length = min(phase["length"], len(ids) - 1)
-    lanes = min(phase["batch_size"], (len(ids) - 1) // length)
+    phase = settings.phases[0]
+    length = min(phase.length, len(ids) - 1)
+    lanes = min(phase.batch_size, (len(ids) - 1) // length)
     (inputs, _), _ = StreamBatches(ids, length=length, batch_size=lanes, device=ids.device).batch(0)
     return [{"moment": moment, **row} for row in norm_ratios(net, inputs)]
