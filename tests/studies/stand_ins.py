@@ -147,12 +147,22 @@ def checkpoint(folder: Path, family: str) -> str:
     """A language model of this family as a hub's folder: the published form and length, one layer of width 16."""
     from relearn.data.sentence_vocabulary import train
     from relearn.models.sentence_encoder import guesser
-    from relearn.studies.freelb.steps.finetune_start import sizes
+    from relearn.studies.freelb.steps.finetune_start import Encoder, sizes
 
     tokenizer = train(family, ["a few words of a text", "and some more"], 300)
-    own = {"family": family, "layers": 1, "dim": 16, "heads": 2, "ffn": 32, "embedding_dim": 8}
-    config = sizes({**own, "dropout": 0.1, "attention_dropout": 0.1, "max_length": 512}, tokenizer)
-    guesser(config).net.save_pretrained(folder)
+    own = Encoder(
+        family=family,
+        layers=1,
+        dim=16,
+        heads=2,
+        ffn=32,
+        embedding_dim=8,
+        dropout=0.1,
+        attention_dropout=0.1,
+        vocabulary=300,
+        max_length=512,
+    )
+    guesser(sizes(own, tokenizer)).net.save_pretrained(folder)
     (folder / "tokenizer.json").write_text(tokenizer.to_json())
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
     return str(folder)

@@ -68,7 +68,7 @@ def main(args: argparse.Namespace) -> int:
     if args.query_budget is not None and args.query_budget < 1:
         raise ValueError(f"--query-budget: found {args.query_budget}, allowed: 1 or more")
     library = text_attacks.load_library(args.stopwords, args.out / "stopwords")
-    examples, source = max_loss_increase.read({"task": args.task, "samples": args.samples})
+    examples, source = max_loss_increase.read(args.task, args.samples)
     with acquire(args.device) as device, Progress(f"{args.recipe} on {args.task}") as progress:
         net, tokenizer = sentence_files.load(args.model, device)
         model = text_attacks.Probabilities(net, tokenizer, args.max_length)

@@ -40,8 +40,3 @@ def strategy(name: str, **settings: Any) -> Any:
     if isinstance(settings.get("space"), str):
         settings["space"] = load(SPACES, settings["space"])()
     return made(**settings)
-
-
-def passes_of(name: str, passes: int) -> int:
-    """Number of forward and backward passes of the whole network per step: 1 for ``vanilla`` and ``free_at``, else ``passes``."""
-    return 1 if name in ("vanilla", "free_at") else passes

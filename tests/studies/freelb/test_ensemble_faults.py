@@ -7,7 +7,6 @@ import pytest
 
 from relearn.studies.freelb.steps.ensemble import read, together
 from relearn.studies.freelb.steps.finetune import ANSWERS
-from relearn.studies.freelb.steps.finetune_start import check
 
 
 def table(folder, *logits, name="answers.csv"):
@@ -38,29 +37,3 @@ def test_members_that_chose_among_other_classes_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"^answers: members of rte chose among other classes or candidates"):
         together("rte", "classification", [two, three])
     assert together("rte", "classification", [two, two])["dev"][0] == ["0"]
-
-
-# Settings of finetune that YAML reads as something else than whole numbers are refused in a line.
-
-RIGHT = {
-    "method": {"kind": "freelb", "passes": 2},
-    "steps": 1,
-    "evaluations": 1,
-    "batch_size": 4,
-    "accumulate": 2,
-}
-
-
-@pytest.mark.parametrize("value", ["2", 2.5, None, True, [2]])
-@pytest.mark.parametrize("key", ["method.passes", "steps", "evaluations", "batch_size", "accumulate"])
-def test_numbers_that_are_not_whole_are_refused(key, value):
-    check(RIGHT)
-    wrong = {"method": {"kind": "freelb", "passes": value}} if key == "method.passes" else {key: value}
-    with pytest.raises(
-        ValueError, match=rf"^{key}: {re.escape(repr(value))} \(allowed: a whole number, at least 1\)$"
-    ):
-        check(RIGHT | wrong)
-
-
-def test_plain_training_has_no_passes():
-    check(RIGHT | {"method": {"kind": "vanilla"}})

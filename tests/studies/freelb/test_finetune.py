@@ -14,6 +14,7 @@ from relearn.data.sentence_batches import SentenceBatches
 from relearn.models import sentence_encoder_files as files
 from relearn.models.sentence_encoder import classifier, guesser
 from relearn.runs import record
+from relearn.runs.settings import read as read_settings
 from relearn.steps.trained import train as training
 from relearn.studies.freelb.steps import finetune, finetune_start, sentence_files
 
@@ -59,6 +60,11 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = Bench(tmp_path_factory.mktemp("encoder"), "pretrain_encoder", PRETRAIN)
     made.run("encoder", steps=3)
     return made.runs / "encoder/encoder.safetensors"
+
+
+def settings(**changes: Any) -> finetune.Settings:
+    found: finetune.Settings = read_settings(finetune.Settings, {**FINETUNE, **changes})
+    return found
 
 
 def metrics(bench: Bench, name: str) -> dict[str, float]:
@@ -266,7 +272,7 @@ def test_another_tasks_network(bench: Bench) -> None:
 
 
 def test_training_on_several_tasks(bench: Bench) -> None:
-    joined = finetune_start.read({**FINETUNE, "with_tasks": ["again"]})
+    joined = finetune_start.read(settings(with_tasks=["again"]))
     assert (
         len(joined.train) == 240 and joined.train.ids[0] == "warm:a0" and joined.train.ids[-1] == "again:a119"
     )
@@ -293,9 +299,9 @@ def test_a_data_set_that_nobody_can_get_is_named_and_stops_nothing(
     found = bench.run("without", with_tasks=["again", "regents"])
     assert found["outcome"] == "ok" and found["metrics"]["missing_tasks_count"] == 1
     assert "with_tasks: regents is missing; trained without it" in found["notes"]
-    joined = finetune_start.read({**FINETUNE, "with_tasks": ["regents"]})
+    joined = finetune_start.read(settings(with_tasks=["regents"]))
     assert len(joined.train) == len(TASKS["warm"].train)
-    assert finetune_start.missing({"with_tasks": ["regents"]}, joined) == ["regents"]
+    assert finetune_start.missing(joined) == ["regents"] and not finetune_start.missing(TASKS["warm"])
     bench.run("alone", code=2, task="regents")  # as a task of its own it is needed
 
 
@@ -303,12 +309,12 @@ def test_what_the_kept_network_answers(bench: Bench) -> None:
     """Dev first, the test part, those of other genres, and of other tasks the test part, never dev; empty ones are left out."""
     warm, again = TASKS["warm"], TASKS["again"]
     other = dataclasses.replace(warm, further={"dev_mismatched": TASKS["three"].dev})
-    found = finetune_start.answered({**FINETUNE, "answered": ["again"]}, other)
+    found = finetune_start.answered(settings(answered=["again"]), other)
     assert list(found) == ["dev", "test", "dev_mismatched", "again"]
     wanted = (warm.dev, warm.test, TASKS["three"].dev, again.test)
     assert all(one is part for one, part in zip(found.values(), wanted, strict=True))
     bare = dataclasses.replace(warm, test=Examples([], None, []))
-    assert list(finetune_start.answered(FINETUNE, bare)) == ["dev"]
+    assert list(finetune_start.answered(settings(), bare)) == ["dev"]
 
     bench.run("answers", answered=["again"], steps=2, evaluations=1)
     rows = [row for row in bench.rows("answers", "answers.csv") if row["part"] == "again"]
@@ -323,7 +329,7 @@ def test_what_the_kept_network_answers(bench: Bench) -> None:
 
 def test_every_share_of_a_batch_has_its_own_strategy() -> None:
     """FreeAT carries a share's δ: one strategy for all would hand it to the next share."""
-    made = finetune_start.gradient({**FINETUNE, "method": METHODS["free_at"], "accumulate": 4})
+    made = finetune_start.gradient(settings(method=METHODS["free_at"], accumulate=4))
     assert len({id(one) for one in made.strategies}) == 4
     assert all(one == made.strategies[0] and one.step_size == 0.2 for one in made.strategies)
 
@@ -355,9 +361,7 @@ def folder(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_encoder_of_a_checkpoint_is_fine_tuned(bench: Bench, folder: Path) -> None:
-    done = bench.run(
-        "checkpoint", encoder={"checkpoint": str(folder), "family": "roberta"}, attention_dropout=None
-    )
+    done = bench.run("checkpoint", encoder={**ENCODER, "checkpoint": str(folder)}, attention_dropout=None)
     assert done["outcome"] == "ok"
     net, _ = files.load(bench.runs / "checkpoint/model.safetensors")
     assert net.net.config.attention_probs_dropout_prob == 0.1  # its own
@@ -376,16 +380,20 @@ def test_a_tokenizer_of_another_model(
     net.net.save_pretrained(tmp_path / "folder")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / "folder" / name).write_text((folder / name).read_text())
-    bench.run("other", encoder={"checkpoint": str(tmp_path / "folder")}, code=2)
+    bench.run("other", encoder={**ENCODER, "checkpoint": str(tmp_path / "folder")}, code=2)
     assert "tokens, the model embeds 40" in capsys.readouterr().err.strip().splitlines()[-1]
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"method": {"kind": "fgsm"}}, "method.kind: 'fgsm' (allowed: vanilla, pgd, free_at, freelb, yopo)"),
-        ({"method": {"kind": "freelb", "passes": 0}}, "method.passes: 0 (allowed: at least 1)"),
-        ({"method": {"kind": "freelb", "passes": 2, "radius": 1}}, "method.radius: unknown"),
+        (
+            {"method": {"kind": "fgsm"}},
+            "method.kind: found 'fgsm', allowed: vanilla, pgd, free_at, freelb, yopo",
+        ),
+        ({"method": {**METHODS["freelb"], "passes": 0}}, "passes: found 0 (allowed: a whole number, 1"),
+        ({"method": {**METHODS["freelb"], "radius": 1}}, "the key method.radius is unknown"),
+        ({"method": {"kind": "vanilla", "passes": 2}}, "the key method.passes is unknown"),
         ({"method": {**METHODS["freelb"], "step_size": -1.0}}, "step_size: "),
         ({"steps": 0}, "steps: 0 (allowed: at least 1)"),
         ({"accumulate": 3}, "accumulate: 3 (allowed: a divisor of batch_size, 16)"),
@@ -401,7 +409,7 @@ def test_a_tokenizer_of_another_model(
         ),
         ({"max_length": 17}, "max_length: 17 (allowed: at most 16, as the encoder reads)"),
         ({"encoder": {**ENCODER, "family": "gpt"}}, "family: 'gpt' (allowed: roberta, bert, albert)"),
-        ({"encoder": {"checkpoint": "./nowhere"}}, "encoder.checkpoint: ./nowhere: "),
+        ({"encoder": {**ENCODER, "checkpoint": "./nowhere"}}, "encoder.checkpoint: ./nowhere: "),
         ({"dropout": 1.5}, "dropout: 1.5 (allowed: 0 <= rate < 1)"),
     ],
 )

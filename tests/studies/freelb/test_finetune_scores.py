@@ -15,8 +15,9 @@ from torch import nn
 
 from relearn.data.examples import Examples
 from relearn.runs import record
+from relearn.runs.settings import plain, read
+from relearn.studies.freelb.steps import finetune, finetune_search
 from relearn.studies.freelb.steps import finetune_scores as scores
-from relearn.studies.freelb.steps import finetune_search
 
 from .runs import FINETUNE, Bench, tasks
 
@@ -142,10 +143,10 @@ def test_the_best_mean_wins_and_the_smallest_of_equals(tmp_path: Path) -> None:
         for (rate, factor), row in scores.items()
         for seed, score in enumerate(row)
     ]
-    given: dict[str, Any] = {"lr": 0.5, "steps": 7, "method": PGD}
+    given = read(finetune.Settings, {**FINETUNE, "lr": 0.5, "steps": 7, "method": PGD})
     found = finetune_search.chosen(given, records)
-    assert found["lr"] == 1e-3 and found["steps"] == 7
-    assert found["method"] == {
+    assert found.lr == 1e-3 and found.steps == 7
+    assert plain(found.method) == {
         **PGD,
         "step_size": pytest.approx(0.6),
         "start_norm": pytest.approx(0.6),
@@ -154,7 +155,7 @@ def test_the_best_mean_wins_and_the_smallest_of_equals(tmp_path: Path) -> None:
     assert finetune_search.search(found, records) == pytest.approx(
         {"lr": 1e-3, "tried_count": 4, "step_size": 0.6, "eps": 1.2}
     )
-    assert given["lr"] == 0.5 and finetune_search.chosen(given, []) == given
+    assert given.lr == 0.5 and finetune_search.chosen(given, []) == given
     with pytest.raises(ValueError, match="tried: found 1 runs without a score, allowed: one with a score"):
         finetune_search.chosen(given, [tried(tmp_path, "none", 1.0, 1.0, None)])
 

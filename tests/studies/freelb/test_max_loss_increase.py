@@ -111,7 +111,7 @@ class Bench:
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, part: Examples) -> None:
-    monkeypatch.setattr(max_loss_increase, "read", lambda settings: (part, {"files": "none"}))
+    monkeypatch.setattr(max_loss_increase, "read", lambda task, samples: (part, {"files": "none"}))
 
 
 @pytest.fixture(scope="module")
@@ -241,20 +241,20 @@ def test_batches_do_not_matter_and_a_killed_run_goes_on(
 
 
 def test_the_dev_part_of_a_task_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    part, source = max_loss_increase.read({**SETTINGS, "samples": 6})
+    part, source = max_loss_increase.read("acceptability", 6)
     assert len(part) == 6 and part.labels is not None and part.labels.sum() == 3 and json.dumps(source)
     with pytest.raises(
         ValueError, match=r"^task: stsb is a regression without correct answers \(allowed: .*\)$"
     ):
-        max_loss_increase.read({**SETTINGS, "task": "stsb"})
+        max_loss_increase.read("stsb", 0)
     with pytest.raises(ValueError, match=r"^task: 'tea' \(allowed: .*\)$"):
-        max_loss_increase.read({**SETTINGS, "task": "tea"})
+        max_loss_increase.read("tea", 0)
     bare = text_tasks.TextTask(
         "ax", part, Examples(part.rows, None, part.ids), part, "classification", 2, "mcc", {}
     )
     monkeypatch.setattr(text_tasks, "read", lambda *given: bare)
     with pytest.raises(ValueError, match=r"^task: ax has no labelled dev part \(allowed: .*\)$"):
-        max_loss_increase.read({**SETTINGS, "task": "ax"})
+        max_loss_increase.read("ax", 0)
 
 
 @pytest.mark.parametrize("family", ["bert", "albert"])
@@ -266,7 +266,7 @@ def test_candidates_of_other_families(tmp_path: Path, monkeypatch: pytest.Monkey
     rows, metrics = bench.rows("run"), bench.metrics("run")
     assert metrics["samples_count"] >= 3 and {row["reference"] for row in rows} == {"freelb"}
     assert metrics["increase_vanilla_freelb_nats"] > 0 and "increase_vanilla_pgd_nats" not in metrics
-    network = compared_networks.Network("x", bench.path("pgd"), part, SETTINGS, "cpu")
+    network = compared_networks.Network("x", bench.path("pgd"), part, batch_size=4, longest=16, device="cpu")
     some = network.samples(torch.arange(8))
     width = 8 if family == "albert" else 16
     assert some.embeds.shape == (*some.real.shape, width) and some.real.shape[:2] == (8, 3)
@@ -334,7 +334,6 @@ def test_without_a_sample_or_a_radius_there_is_no_increase(
         ({"references": ["yopo"]}, "references: yopo (allowed: "),
         ({"references": ["pgd", "pgd"]}, "references: pgd, pgd (allowed: "),
         ({"max_length": 17}, "max_length: 17 (allowed: at most 16, as vanilla reads)"),
-        ({"wide": 1}, "wide: missing or unknown (allowed: task, "),
     ],
 )
 def test_bad_settings_are_refused_in_one_line(

@@ -1,26 +1,22 @@
 """The names allowed in the section ``freelb`` of params.yaml are those that the data, models, methods and steps know."""
 
-import inspect
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from relearn import models
 from relearn.data import facts, text_tasks
 from relearn.data.sentence_tokens import FAMILIES as TOKENIZED
-from relearn.methods import load, schedules
+from relearn.methods import schedules
 from relearn.methods.fit import plain_gradient
 from relearn.methods.gradient_strategies import SPACES, STRATEGIES
+from relearn.methods.pixel_space import PixelSpace
 from relearn.models.sentence_encoder import FAMILIES
 from relearn.runs.code_version import closure
+from relearn.runs.settings import read
 from relearn.studies.freelb import params, params_images, plan
 from relearn.studies.freelb.plan import members, settings
-from relearn.studies.freelb.steps import (
-    finetune_start,
-    max_loss_increase,
-    pretrain_encoder,
-    train_images_adversarially,
-)
+from relearn.studies.freelb.steps import adversaries, max_loss_increase, pretrain_encoder
 
 METHODS = get_args(params.Method)
 RECIPE: dict[str, Any] = {"passes": 3, "step_size": 0.1, "start_norm": 0.2, "project": True, "eps": 0.3}
@@ -58,18 +54,18 @@ def test_schedules_are_known_and_need_no_milestones() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_of_params_yaml_is_a_strategy_that_takes_its_settings(name: str) -> None:
-    method = strategy(name)
-    made = load(STRATEGIES, method.pop("kind"))
-    assert set(method) <= set(finetune_start.WORDS)
-    if name == "vanilla":
-        assert made is plain_gradient and not method
-    else:
-        made(**{finetune_start.NAMES.get(word, word): value for word, value in method.items()})
+    method = read(adversaries.Method, strategy(name))
+    made, kind = adversaries.strategy_of(method), method.kind
+    assert (made is plain_gradient) == (name == "vanilla")
+    passes, replays = {"vanilla": (1, 1), "free_at": (1, 3)}.get(kind, (3, 1))
+    assert (adversaries.passes_of(method), adversaries.replays_of(method)) == (passes, replays)
+    if kind == "yopo":
+        assert (made.inner, made.step) == (method.inner, method.inner_step)
 
 
 def test_the_methods_of_params_yaml_differ_and_reach_every_strategy() -> None:
     methods = [strategy(name) for name in METHODS]
-    assert {method["kind"] for method in methods} == set(STRATEGIES) == set(finetune_start.METHODS)
+    assert {method["kind"] for method in methods} == set(STRATEGIES)
     assert all(method not in methods[:place] for place, method in enumerate(methods))
     kinds = {name: strategy(name) for name in METHODS}
     assert (kinds["freelb"]["reuse_masks"], kinds["freelb_fresh"]["reuse_masks"]) == (True, False)
@@ -96,7 +92,7 @@ def test_the_comparison_of_table_3_5_has_known_names_and_all_settings() -> None:
     assert members.COMPARED_ENCODER in FAMILIES
     section = dict.fromkeys(params.MaxLossIncrease.model_fields, 0)
     found = settings.increase_settings({"max_loss_increase": section}, {"task": "rte", "max_length": 8})
-    assert set(found) == set(max_loss_increase.KEYS)
+    assert read(max_loss_increase.Settings, found).references == list(settings.REFERENCES)
 
 
 def test_an_ensemble_prefers_the_network_that_starts_from_another_task() -> None:
@@ -117,17 +113,22 @@ def test_an_ensemble_prefers_the_network_that_starts_from_another_task() -> None
 
 
 def test_methods_of_images_and_corpora_are_known_to_the_steps() -> None:
-    methods = values(params.TrainImagesAdversarially, "methods")
-    assert methods == set(train_images_adversarially.KINDS) <= set(STRATEGIES)
-    assert values(params.TextCorpus, "dataset") == set(pretrain_encoder.CORPORA)
+    kinds = {*get_args(get_type_hints(adversaries.OnPixels)["kind"]), "vanilla"}
+    assert values(params.TrainImagesAdversarially, "methods") == kinds <= set(STRATEGIES)
+    corpora = get_args(get_type_hints(pretrain_encoder.Corpus)["dataset"])
+    assert values(params.TextCorpus, "dataset") == set(corpora)
     assert set(get_args(params_images.Network)) <= set(models.MODELS)
     assert values(params.Images, "dataset") == set(facts.MOST_FOR_TRAINING)
 
 
 def test_a_perturbation_of_pixels_is_one_that_the_strategies_take() -> None:
-    keys = set(params_images.Perturbation.model_fields)
+    own = {"passes": 3, "norm": "l2", "eps": 0.1, "step_size": 0.1, "start_norm": 0.1, "project": True}
+    assert set(own) == set(params_images.Perturbation.model_fields)
+    sections: dict[str, Any] = {"network": {}, "train": {}, "attack": {}, "perturbation": own}
     for name in values(params.TrainImagesAdversarially, "methods") - {"vanilla"}:
-        assert keys <= set(inspect.signature(load(STRATEGIES, name)).parameters), name
+        method = settings.image_settings(sections, name)["method"]
+        made = adversaries.strategy_of(read(adversaries.ImageMethod, method))
+        assert made.space == PixelSpace() and {key: getattr(made, key) for key in own} == own
 
 
 @pytest.mark.parametrize("name", sorted(values(params.TrainImagesAdversarially, "methods")))

@@ -17,6 +17,7 @@ from relearn.models.sentence_encoder import FAMILIES, guesser
 from relearn.runs import record
 from relearn.steps.trained import train as training
 from relearn.studies.freelb.steps import pretrain_encoder
+from relearn.studies.freelb.steps.pretrain_encoder import Corpus
 
 from ...steps.recorded import check_resumes
 from .runs import ENCODER, PRETRAIN, Bench
@@ -52,7 +53,7 @@ def test_the_record_says_what_the_files_hold(bench: Bench, family: str) -> None:
 def test_the_loss_is_of_the_kept_encoder(bench: Bench) -> None:
     """From the file, with the map to the vocabulary that the embeddings give; its bias is not kept, and near 0."""
     _, state, said = files.load_encoder(bench.runs / "roberta/encoder.safetensors")
-    texts, _ = pretrain_encoder.corpus(PRETRAIN["corpus"])
+    texts, _ = pretrain_encoder.corpus(Corpus(**PRETRAIN["corpus"]))
     tokenizer: Any = SentenceTokenizer.from_json(said["tokenizer"])
     assert tokenizer.to_json() == train("roberta", texts["train"], 300).to_json()
     rows = tokenizer.encode_texts(texts["valid"], 16)
@@ -81,9 +82,9 @@ def test_a_killed_run_goes_on_where_it_was(bench: Bench, monkeypatch: pytest.Mon
 
 def test_what_is_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
     own = pydoc_topics.load()
-    texts, _ = pretrain_encoder.corpus({"dataset": "pydoc_topics", "samples": 0})
+    texts, _ = pretrain_encoder.corpus(Corpus(dataset="pydoc_topics", samples=0))
     assert texts == {"train": own.train, "valid": own.valid}
-    few, _ = pretrain_encoder.corpus({"dataset": "pydoc_topics", "samples": 7})
+    few, _ = pretrain_encoder.corpus(Corpus(dataset="pydoc_topics", samples=7))
     assert few["train"] == [own.train[place * len(own.train) // 7] for place in range(7)]
     reviews = {part: [f"{part} {number}" for number in range(120)] for part in ("train", "test")}
 
@@ -91,7 +92,7 @@ def test_what_is_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
         return imdb.Imdb(**{part: imdb.Reviews(own, [0] * 120) for part, own in reviews.items()}, source={})
 
     monkeypatch.setattr(imdb, "load", load)
-    texts, _ = pretrain_encoder.corpus({"dataset": "imdb", "samples": 0})
+    texts, _ = pretrain_encoder.corpus(Corpus(dataset="imdb", samples=0))
     assert texts["valid"] == [f"{part} {number}" for part in reviews for number in (0, 50, 100)]
     assert sorted(texts["train"] + texts["valid"]) == sorted([*reviews["train"], *reviews["test"]])
 
@@ -114,7 +115,10 @@ def test_a_run_that_learns_nothing_says_so(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"corpus": {"dataset": "ptb", "samples": 0}}, "corpus.dataset: 'ptb' (allowed: imdb, pydoc_topics)"),
+        (
+            {"corpus": {"dataset": "ptb", "samples": 0}},
+            "corpus.dataset: found 'ptb', allowed: imdb, pydoc_topics",
+        ),
         ({"corpus": {"dataset": "pydoc_topics", "samples": -1}}, "corpus.samples: -1"),
         ({"encoder": {**ENCODER, "family": "xlnet"}}, "family: 'xlnet' (allowed: roberta, bert, albert)"),
         ({"encoder": {**ENCODER, "heads": 3}}, "encoder.heads: 3 (allowed: a divisor of dim, 16)"),

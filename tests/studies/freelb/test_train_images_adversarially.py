@@ -10,7 +10,9 @@ from relearn.methods.fit import plain_gradient
 from relearn.methods.freelb import FreeLB
 from relearn.methods.pgd import pgd
 from relearn.models import files
+from relearn.runs.settings import read
 from relearn.studies.freelb.steps import train_images_adversarially
+from relearn.studies.freelb.steps.adversaries import ImageMethod, strategy_of
 
 from ...steps.recorded import by_command, killed, rows_of
 
@@ -163,7 +165,7 @@ def test_methods_of_a_seed_see_the_same_images_and_a_replayed_one_its_crops_agai
 
 
 def test_the_perturbed_images_stay_images_inside_the_ball():
-    strategy = train_images_adversarially.strategy_of(METHODS["freelb"])
+    strategy = strategy_of(read(ImageMethod, METHODS["freelb"]))
     assert isinstance(strategy, FreeLB) and strategy.passes == PASSES
     images, seen = torch.rand(6, 1, 8, 8), []
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
@@ -200,13 +202,13 @@ def test_a_network_that_learns_nothing_did_not_converge(runs):
 @pytest.mark.parametrize(
     ("method", "words"),
     [
-        ({"kind": "yopo", **OWN}, "method.kind: found 'yopo' .allowed: vanilla, pgd, free_at, freelb."),
+        ({"kind": "yopo", **OWN}, "^kind: found 'yopo', allowed: vanilla, pgd, free_at, freelb$"),
         ({"kind": "freelb", **OWN, "passes": 0}, "passes: found 0"),
         ({"kind": "pgd", **OWN, "norm": "l3"}, "norm: found 'l3'"),
         ({"kind": "freelb", **OWN, "eps": None}, "eps: missing"),
-        ({"kind": "vanilla", "passes": 3}, "vanilla.passes: not known"),
+        ({"kind": "vanilla", "passes": 3}, "^the key passes is unknown; allowed: kind$"),
     ],
 )
 def test_what_a_method_refuses(method, words):
     with pytest.raises(ValueError, match=words):
-        train_images_adversarially.strategy_of(method)
+        strategy_of(read(ImageMethod, method))

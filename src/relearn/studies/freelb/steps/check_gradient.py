@@ -9,13 +9,18 @@ Metrics: largest_difference (over the cases; relative to the largest entry of th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 NEEDS_TORCH = True
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    pass
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from relearn.steps.csv_rows import write_rows
     from relearn.studies.freelb.steps.gradient_cases import COLUMNS, gradient_cases
 

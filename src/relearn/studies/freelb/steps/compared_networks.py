@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +16,11 @@ class Network:
     """A network, and the samples encoded by its tokenizer.
 
     Raises:
-        ValueError: the file does not contain such a network, ``max_length`` exceeds the network's, or its outputs do not fit the task.
+        ValueError: the file does not contain such a network, ``longest`` exceeds the network's, or its outputs do not fit the task.
     """
 
     def __init__(
-        self, name: str, path: Path, part: Examples, settings: Mapping[str, Any], device: str
+        self, name: str, path: Path, part: Examples, *, batch_size: int, longest: int, device: str
     ) -> None:
         from relearn.data.sentence_batches import SentenceBatches
         from relearn.studies.freelb.steps.sentence_files import load
@@ -29,10 +28,9 @@ class Network:
         assert part.labels is not None  # see read
         self.net, tokenizer = load(path, device)
         self.table = self.net.get_input_embeddings()
-        size, longest = settings["batch_size"], settings["max_length"]
         if longest > self.net.longest:
             raise ValueError(f"max_length: {longest} (allowed: at most {self.net.longest}, as {name} reads)")
-        self.batches = SentenceBatches(part, tokenizer, batch_size=size, longest=longest, device=device)
+        self.batches = SentenceBatches(part, tokenizer, batch_size=batch_size, longest=longest, device=device)
         ranking = bool((self.batches.candidates > 1).any())
         classes = 1 if ranking else self.net.classes
         if (self.net.kind == "ranking") != ranking or (not ranking and int(part.labels.max()) >= classes):

@@ -24,6 +24,7 @@ import contextlib
 import csv
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +36,18 @@ SCORES = ("task", "part", "metric", "value", "members_count", "samples_count")
 EMPTY = b"PK\x05\x06" + bytes(18)  # an empty zip file
 
 
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    task: str
+    seed: int
+    name: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    members: Sequence[Member]
+
+
 class Part(NamedTuple):
     """A member's answers to one part of a task; ``outputs`` is empty if the member diverged."""
 
@@ -43,7 +56,7 @@ class Part(NamedTuple):
     outputs: list[list[float]]
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import torch
 
     from relearn.data.glue_submission import SHEETS, write
@@ -52,8 +65,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.steps.csv_rows import write_rows
     from relearn.studies.freelb.steps.finetune_scores import measured, recorded
 
-    members = settings["members"]
-    files = inputs.get("answers", [])
+    members, files = settings.members, inputs.get("answers", [])
     if not members or len(members) != len(files):
         raise ValueError(
             f"members: {len(members)} with {len(files)} answers.csv (allowed: as many, at least 1)"
@@ -63,8 +75,8 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     submitted: dict[str, dict[str, float]] = {}
     scored: dict[str, dict[str, float]] = {}
     notes, used = [], 0
-    for task in dict.fromkeys(one["task"] for one in members):
-        given = [read(path) for one, path in zip(members, files) if one["task"] == task]
+    for task in dict.fromkeys(one.task for one in members):
+        given = [read(path) for one, path in zip(members, files) if one.task == task]
         usable = [one for one in given if all(part.outputs for part in one.values())]
         if len(usable) < len(given):
             notes.append(f"{task}: {len(given) - len(usable)} of {len(given)} members without answers")

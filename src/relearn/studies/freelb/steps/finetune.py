@@ -44,9 +44,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.steps.trained.recipe import AdamRecipe
+from relearn.studies.freelb.steps.adversaries import Method, passes_of, replays_of
 from relearn.studies.freelb.steps.finetune_scores import (
     LOSSES,
     learned,
@@ -59,13 +63,12 @@ from relearn.studies.freelb.steps.finetune_scores import (
 )
 from relearn.studies.freelb.steps.finetune_search import chosen, search
 from relearn.studies.freelb.steps.finetune_start import (
+    Start,
     answered,
     check,
     gradient,
     missing,
-    passes,
     read,
-    replays,
     start,
 )
 
@@ -79,7 +82,31 @@ APART = "held_out"
 ANSWERS = ("part", "id", "label", "logits")
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Samples:
+    train: int
+    dev: int
+    test: int
+    held_out: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(AdamRecipe):
+    encoder: Start
+    task: str
+    samples: Samples
+    with_tasks: Sequence[str]
+    max_length: int
+    method: Method
+    batch_size: int
+    accumulate: int
+    decay: str = "all"
+    dropout: float | None
+    attention_dropout: float | None = None
+    answered: Sequence[str] = ()
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import torch
 
     from relearn.data.sentence_batches import SentenceBatches
@@ -92,7 +119,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     tried = inputs.get("tried", [])
     settings = chosen(settings, tried)
     check(settings)
-    strategy, times = gradient(settings), replays(settings)
+    strategy, times = gradient(settings), replays_of(settings.method)
     task = read(settings)
     kind, classes = task.kind, task.classes
 
@@ -104,7 +131,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     model.to(device)
 
     def batches(examples: Examples) -> SentenceBatches:
-        size, longest = settings["batch_size"], settings["max_length"]
+        size, longest = settings.batch_size, settings.max_length
         return SentenceBatches(examples, tokenizer, batch_size=size, longest=longest, device=device)
 
     source: Any = batches(task.train)
@@ -126,19 +153,18 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         best.offer(net, score)
         return {"dev_score_frac": score}
 
-    steps, warmup_steps = settings["steps"] * times, settings["warmup_steps"] * times
     ended = train(
         run,
-        f"finetune {settings['task']} {settings['method']['kind']}",
+        f"finetune {settings.task} {settings.method.kind}",
         model,
         source,
-        recipe={**settings, "steps": steps, "warmup_steps": warmup_steps},
+        recipe=replace(settings, steps=settings.steps * times, warmup_steps=settings.warmup_steps * times),
         evaluate=evaluate,
         judged_by="dev_score_frac",
         device=device,
         loss=loss_of(kind),
         gradient=strategy,
-        decay=settings.get("decay", "all"),
+        decay=settings.decay,
         seed=seed_of({"stage": "finetune"}, run.seed, "stage"),  # the same batches for every method
         precision=precision,
     )
@@ -153,11 +179,11 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         **{key: value for name, each in found.items() for key, value in recorded(name, each).items()},
         "parameters_count": float(sum(parameter.numel() for parameter in model.parameters())),
         "updates_count": float(fitted.steps),
-        "passes_count": float(fitted.steps * passes(settings)),
+        "passes_count": float(fitted.steps * passes_of(settings.method)),
         "skipped_count": float(getattr(strategy, "skipped_count", 0)),
         "cut_frac": parts["dev"].cut_count / int(parts["dev"].candidates.sum()),
     }
-    if lacking := missing(settings, task):
+    if lacking := missing(task):
         metrics["missing_tasks_count"] = float(len(lacking))
     if chance is not None:
         metrics["majority_frac"] = chance
@@ -186,7 +212,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         {key: value for key, value in metrics.items() if math.isfinite(value)},
         **ended.finish(),
         notes=[
-            f"{settings['task']}: {counts} samples, {kind}, {len(tokenizer)} tokens",
+            f"{settings.task}: {counts} samples, {kind}, {len(tokenizer)} tokens",
             "source: " + json.dumps(task.source, sort_keys=True),
             *(f"with_tasks: {name} is missing; trained without it" for name in lacking),
         ],

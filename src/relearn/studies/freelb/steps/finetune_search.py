@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from relearn.runs.settings import plain
+
+if TYPE_CHECKING:
+    from relearn.studies.freelb.steps.finetune import Settings
 
 BALL = ("step_size", "start_norm", "eps")
 
 
-def chosen(settings: dict[str, Any], records: Sequence[Path]) -> dict[str, Any]:
+def chosen(settings: Settings, records: Sequence[Path]) -> Settings:
     """The settings with the lr, step_size, start_norm and eps that have the best mean score_frac over seeds (the smallest in a tie).
 
     A diverged run without a score counts as 0. Without records the settings are unchanged.
@@ -33,10 +39,10 @@ def chosen(settings: dict[str, Any], records: Sequence[Path]) -> dict[str, Any]:
     if not any(map(any, scores.values())):
         raise ValueError(f"tried: found {len(records)} runs without a score, allowed: one with a score")
     best = min(scores, key=lambda one: (-sum(scores[one]) / len(scores[one]), one))
-    return {**settings, "lr": best[0], "method": {**settings["method"], **methods[best]}}
+    return replace(settings, lr=best[0], method=replace(settings.method, **methods[best]))
 
 
-def search(settings: Mapping[str, Any], records: Sequence[Path]) -> dict[str, float]:
+def search(settings: Settings, records: Sequence[Path]) -> dict[str, float]:
     """Metrics of the search: the chosen lr, step_size and eps, and the number of tried settings; empty without records."""
     if not records:
         return {}
@@ -44,7 +50,6 @@ def search(settings: Mapping[str, Any], records: Sequence[Path]) -> dict[str, fl
         json.dumps(json.loads(path.read_text(encoding="utf-8"))["settings"], sort_keys=True)
         for path in records
     }
-    ball = {
-        key: float(settings["method"][key]) for key in ("step_size", "eps") if settings["method"].get(key)
-    }
-    return {"lr": float(settings["lr"]), "tried_count": float(len(tried)), **ball}
+    method = plain(settings.method)
+    ball = {key: float(method[key]) for key in ("step_size", "eps") if method.get(key)}
+    return {"lr": float(settings.lr), "tried_count": float(len(tried)), **ball}

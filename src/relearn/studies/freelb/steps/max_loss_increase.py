@@ -31,9 +31,12 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from relearn.runs.settings import plain
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,13 +46,23 @@ if TYPE_CHECKING:
 
 NEEDS_TORCH = True
 INCREASES = ("id", "reference", "model", "eps", "increase_nats", "loss_nats")
-KEYS = (
-    *("task", "samples", "max_length", "references", "eps_frac", "shrink"),
-    *("steps", "step_size", "starts", "batch_size"),
-)
 
 
-def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    task: str
+    samples: int
+    max_length: int
+    references: Sequence[str]
+    eps_frac: float
+    shrink: float
+    steps: int
+    step_size: float
+    starts: int
+    batch_size: int
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import contextlib
 
     from relearn.measures.loss_increase import probed
@@ -57,14 +70,15 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
     from relearn.studies.freelb.steps.compared_networks import Network
 
     check(settings, inputs)
-    part, source = read(settings)
-    networks = {name: Network(name, paths[0], part, settings, device) for name, paths in inputs.items()}
+    part, source = read(settings.task, settings.samples)
+    sizes: Any = {"batch_size": settings.batch_size, "longest": settings.max_length}
+    networks = {name: Network(name, paths[0], part, **sizes, device=device) for name, paths in inputs.items()}
     with contextlib.ExitStack() as stack:
         for network in networks.values():
             stack.enter_context(probed(network.net))
         found = Probe(run, settings, networks)
         found.clean()
-        for reference in settings["references"]:
+        for reference in settings.references:
             found.attack_all(reference)
     write_rows(run.output("increases.csv"), INCREASES, found.rows())
     outcome: dict[str, Any] = {}
@@ -76,33 +90,32 @@ def run(run, settings: dict[str, Any], inputs: dict[str, list[Path]], device: st
         found.metrics(),
         **({"outcome": "not_converged", **outcome} if outcome else {}),
         notes=[
-            f"{settings['task']}, {len(part)} samples of its dev part",
+            f"{settings.task}, {len(part)} samples of its dev part",
             "source: " + json.dumps(source, sort_keys=True),
         ],
     )
 
 
-def check(settings: Mapping[str, Any], inputs: Mapping[str, list[Path]]) -> None:
+def check(settings: Settings, inputs: Mapping[str, list[Path]]) -> None:
     """Check the settings before any data is read.
 
     Raises:
-        ValueError: a key is missing or unknown, a number is out of range, there is no network, or a reference is not among the networks.
+        ValueError: a number is out of range, there is no network, or a reference is not among the networks.
     """
-    if odd := sorted(set(settings) ^ set(KEYS)):
-        raise ValueError(f"{odd[0]}: missing or unknown (allowed: {', '.join(KEYS)})")
+    own = plain(settings)
     least = {"samples": 0, "max_length": 1, "steps": 0, "starts": 1, "batch_size": 1}
     for key, bound in least.items():
-        if settings[key] < bound:
-            raise ValueError(f"{key}: {settings[key]} (allowed: at least {bound})")
+        if own[key] < bound:
+            raise ValueError(f"{key}: {own[key]} (allowed: at least {bound})")
     for key in ("eps_frac", "step_size"):
-        if not 0 < settings[key] < math.inf:
-            raise ValueError(f"{key}: {settings[key]} (allowed: above 0)")
-    if not 0 < settings["shrink"] <= 1:
-        raise ValueError(f"shrink: {settings['shrink']} (allowed: above 0, at most 1)")
+        if not 0 < own[key] < math.inf:
+            raise ValueError(f"{key}: {own[key]} (allowed: above 0)")
+    if not 0 < settings.shrink <= 1:
+        raise ValueError(f"shrink: {settings.shrink} (allowed: above 0, at most 1)")
     names = [name for name, paths in inputs.items() if paths]
     if not names or len(names) < len(inputs):
         raise ValueError(f"inputs: {len(names)} of {len(inputs)} with a file (allowed: one for each network)")
-    given = settings["references"]
+    given = settings.references
     wrong = [name for name in given if name not in names]
     if wrong or not given or len(set(given)) < len(given):
         raise ValueError(
@@ -110,8 +123,8 @@ def check(settings: Mapping[str, Any], inputs: Mapping[str, list[Path]]) -> None
         )
 
 
-def read(settings: Mapping[str, Any]) -> tuple[Examples, Any]:
-    """The dev part of the task, and its source.
+def read(name: str, samples: int) -> tuple[Examples, Any]:
+    """The dev part of a task, and its source.
 
     Raises:
         ValueError: the task is unknown, has no labels, or is a regression.
@@ -120,13 +133,12 @@ def read(settings: Mapping[str, Any]) -> tuple[Examples, Any]:
     from relearn.data.text_tasks import metric_of
     from relearn.data.text_tasks import read as read_task
 
-    name = settings["task"]
     if metric_of(name)[0] == "regression":
         raise ValueError(
             f"task: {name} is a regression without correct answers (allowed: classification or ranking)"
         )
     # load only one sample of the unused parts
-    task = read_task(name, {"train": 1, "dev": settings["samples"], "test": 1}, mirror_of)
+    task = read_task(name, {"train": 1, "dev": samples, "test": 1}, mirror_of)
     if task.dev.labels is None or not len(task.dev):
         raise ValueError(f"task: {name} has no labelled dev part (allowed: one that has)")
     return task.dev, task.source
@@ -135,7 +147,7 @@ def read(settings: Mapping[str, Any]) -> tuple[Examples, Any]:
 class Probe:
     """The results by sample; finished batches survive a restart."""
 
-    def __init__(self, run: Any, settings: Mapping[str, Any], networks: Mapping[str, Network]) -> None:
+    def __init__(self, run: Any, settings: Settings, networks: Mapping[str, Network]) -> None:
         from relearn.runs.checkpoint import Checkpoint
 
         self.seed, self.settings, self.networks = run.seed, settings, networks
@@ -158,7 +170,7 @@ class Probe:
         candidates, lengths = own.candidates.tolist(), own.lengths.tolist()
         order = sorted(numbers, key=lambda one: (candidates[one], lengths[one], one))
         parts = [torch.tensor(list(group)) for _, group in groupby(order, key=lambda one: candidates[one])]
-        return [one for part in parts for one in part.split(self.settings["batch_size"])]
+        return [one for part in parts for one in part.split(self.settings.batch_size)]
 
     def clean(self) -> None:
         """Compute the losses without perturbation and find the samples that all networks answer correctly."""
@@ -230,7 +242,8 @@ class Probe:
         from relearn.measures.loss_increase import largest_increase, sample_norms
         from relearn.measures.loss_radius import search_eps
 
-        attack: dict[str, Any] = {key: self.settings[key] for key in ("steps", "step_size", "starts")}
+        own = self.settings
+        attack: dict[str, Any] = {"steps": own.steps, "step_size": own.step_size, "starts": own.starts}
         attack |= {"seed": self.seed, "numbers": numbers.tolist()}
         attack["progress"] = lambda done, count: report_progress(done / count)
         if eps is not None:
@@ -239,8 +252,10 @@ class Probe:
             one = largest_increase(every, samples.embeds, samples.real, at, **attack)
             return {"increases": one.increases.cpu(), "nonfinite": one.nonfinite.cpu()}
         size = sample_norms(samples.embeds, samples.real)
-        first, shrink = self.settings["eps_frac"] * size, self.settings["shrink"]
-        found = search_eps(samples.losses_of, samples.embeds, samples.real, first, shrink=shrink, **attack)
+        first = own.eps_frac * size
+        found = search_eps(
+            samples.losses_of, samples.embeds, samples.real, first, shrink=own.shrink, **attack
+        )
         return {
             **{key: value.cpu() for key, value in found._asdict().items() if key != "losses"},
             "shares": (found.eps / size).double().cpu(),

@@ -16,6 +16,8 @@ Outcome: ok, or diverged if a member has no answers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +26,21 @@ SCORES = ("part", "task", "accuracy_frac", "samples_count")
 MERGED = "merged"
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    task: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    members: Sequence[Member]
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from relearn.steps.csv_rows import write_rows
     from relearn.studies.freelb.steps.ensemble import read
 
-    members, files = settings["members"], inputs.get("answers", [])
+    members, files = settings.members, inputs.get("answers", [])
     if len(members) < 2 or len(members) != len(files):
         raise ValueError(
             f"members: {len(members)} with {len(files)} answers.csv (allowed: as many, at least 2)"
@@ -41,7 +53,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     for part in parts if usable else []:
         counts = [(correct(one[part]), len(one[part].ids)) for one in given]
         counts.append((sum(right for right, _ in counts), sum(size for _, size in counts)))
-        names = [*(member["task"] for member in members), MERGED]
+        names = [*(member.task for member in members), MERGED]
         table += [[part, name, right / size, size] for name, (right, size) in zip(names, counts)]
         right, size = counts[-1]
         metrics |= {f"{part}_accuracy_frac": right / size, f"{part}_samples_count": float(size)}

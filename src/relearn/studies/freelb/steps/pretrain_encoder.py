@@ -26,21 +26,37 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from relearn.steps.trained.recipe import AdamRecipe
+from relearn.studies.freelb.steps.finetune_start import Encoder, sizes
 
 if TYPE_CHECKING:
     from relearn.data.masked_batches import TokenBatches
 
 NEEDS_TORCH = True
 HISTORY = ("step", "loss", "valid_loss_nats", "lr")
-CORPORA = ("imdb", "pydoc_topics")
 HELD_OUT = 50  # one in 50 reviews of imdb is held out
 VALID = 1000
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    dataset: Literal["imdb", "pydoc_topics"]
+    samples: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(AdamRecipe):
+    encoder: Encoder
+    corpus: Corpus
+    mask_frac: float
+    batch_size: int
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import torch
 
     from relearn.data.masked_batches import TokenBatches
@@ -52,24 +68,22 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.steps.trained.masked_tokens import guess_error, guess_loss, terms
     from relearn.steps.trained.seed import seed_of
     from relearn.steps.trained.train import train
-    from relearn.studies.freelb.steps.finetune_start import sizes
 
-    own = settings["encoder"]
-    texts, source = corpus(settings["corpus"])
-    tokenizer = learn_vocabulary(own["family"], texts["train"], own["vocabulary"])
+    own = settings.encoder
+    texts, source = corpus(settings.corpus)
+    tokenizer = learn_vocabulary(own.family, texts["train"], own.vocabulary)
     torch.manual_seed(run.seed)  # the same initial weights after every restart
     net = guesser(sizes(own, tokenizer)).to(device)
-    length = own["max_length"]
     reader: Any = tokenizer
 
     def part(name: str) -> TokenBatches:
-        rows = tokenizer.encode_texts(texts[name], length)
+        rows = tokenizer.encode_texts(texts[name], own.max_length)
         return TokenBatches(
             rows,
             torch.zeros(len(rows), dtype=torch.int64),
             reader,
-            batch_size=settings["batch_size"],
-            hidden_frac=settings["mask_frac"],
+            batch_size=settings.batch_size,
+            hidden_frac=settings.mask_frac,
             device=device,
         )
 
@@ -86,7 +100,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
 
     ended = train(
         run,
-        f"pretrain_encoder {own['family']}",
+        f"pretrain_encoder {own.family}",
         net,
         part("train"),
         recipe=settings,
@@ -106,7 +120,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         "mlm_loss_nats": least,
         "parameters_count": float(sum(parameter.numel() for parameter in net.parameters())),
         "tokens_longest_count": float(max(len(one) for one in valid.rows)),
-        "cut_frac": sum(len(one) == length for one in valid.rows) / len(valid),
+        "cut_frac": sum(len(one) == own.max_length for one in valid.rows) / len(valid),
     }
     if ended.outcome != "diverged":
         metrics["train_loss_nats"] = history[-1]["loss"]
@@ -120,23 +134,21 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     run.finish(
         metrics,
         **ended.finish(),
-        notes=[f"{settings['corpus']['dataset']}: {counts}", "source: " + json.dumps(source, sort_keys=True)],
+        notes=[f"{settings.corpus.dataset}: {counts}", "source: " + json.dumps(source, sort_keys=True)],
     )
 
 
-def corpus(settings: Mapping[str, Any]) -> tuple[dict[str, list[str]], dict[str, Any]]:
+def corpus(settings: Corpus) -> tuple[dict[str, list[str]], dict[str, Any]]:
     """The training and validation texts, and their source; see the module.
 
     Raises:
-        ValueError: the corpus is unknown, or the number of texts is negative.
+        ValueError: the number of texts is negative.
     """
     from importlib import import_module
 
     from relearn.data.mirror import mirror_of
 
-    name, count = settings["dataset"], settings["samples"]
-    if name not in CORPORA:
-        raise ValueError(f"corpus.dataset: {name!r} (allowed: {', '.join(CORPORA)})")
+    name, count = settings.dataset, settings.samples
     if count < 0:
         raise ValueError(f"corpus.samples: {count} (allowed: at least 0, all of them)")
     found = import_module(f"relearn.data.{name}").load(mirror_of(name))

@@ -29,27 +29,54 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from relearn.steps.tasks import OnImages
+from relearn.steps.trained.recipe import SgdEpochs
+from relearn.studies.freelb.steps.adversaries import ImageMethod, passes_of, replays_of, strategy_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 NEEDS_TORCH = True
-KINDS = ("vanilla", "pgd", "free_at", "freelb")
 HISTORY = ("epoch", "step", "loss", "lr", "test_accuracy_frac")
 ANSWERS = ("sample", "label", "predicted", "fooled")
 CHUNK = 250  # images attacked at once
 
 
-def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Training(SgdEpochs):
+    batch_size: int
+    crop_padding: int
+    flip: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    eps: float
+    step_size: float
+    steps: int
+    restarts: int
+    images: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    network: Mapping[str, Any]
+    train: Training
+    method: ImageMethod
+    attack: Attack
+
+
+def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import torch
 
     from relearn.measures.accuracy import accuracy
     from relearn.measures.embed import embed
     from relearn.methods.batch_source import Resident
     from relearn.methods.free_at import Replayed
-    from relearn.methods.gradient_strategies import passes_of
     from relearn.models import files
     from relearn.steps.csv_rows import write_rows
     from relearn.steps.tasks.images import Images
@@ -57,17 +84,15 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     from relearn.steps.trained.seed import seed_of
     from relearn.steps.trained.train import train
 
-    recipe, method = dict(settings["train"]), settings["method"]
+    recipe, method, attack = settings.train, settings.method, settings.attack
     gradient = strategy_of(method)
-    crops = {key: recipe.pop(key) for key in ("crop_padding", "flip")}
-    size, epochs = recipe.pop("batch_size"), recipe["epochs"]
-    task = Images({**crops, "cutout": 0}, inputs["data"][0], device)
+    task = Images(OnImages(crop_padding=recipe.crop_padding, flip=recipe.flip), inputs["data"][0], device)
     seed = seed_of({"step": "contrast"}, run.seed, "step")  # this string enters the seed
     torch.manual_seed(seed)  # the same initial weights after every restart and for every method
-    net = task.create(settings["network"])
-    times = method["passes"] if method["kind"] == "free_at" else 1
+    net = task.create(settings.network)
     # The source draws the crops: they are the same for all methods, and a repeated minibatch keeps its crops.
-    source = Replayed(Resident((task.images, task.labels), size), times, task.augment)
+    resident = Resident((task.images, task.labels), recipe.batch_size)
+    source = Replayed(resident, replays_of(method), task.augment)
 
     def predict(model: Any) -> Tensor:
         with torch.no_grad():
@@ -83,23 +108,20 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
         net,
         source,
         recipe=recipe,
-        keys=tuple(recipe),
         evaluate=evaluate,
         judged_by="test_accuracy_frac",
         device=device,
         loss=task.loss,
-        optimizer="sgd",
         gradient=gradient,
-        milestones=(epochs // 2, epochs * 3 // 4),
         seed=seed,
         precision=precision,
     )
     fitted, clock = ended.fitted, ended.clock
-    logits, count = predict(net), settings["attack"]["images"]
+    logits = predict(net)
     chance = most_frequent(task.test_labels)
     metrics = {
         "most_frequent_frac": chance,
-        "passes_count": float(fitted.steps * passes_of(method["kind"], method.get("passes", 1))),
+        "passes_count": float(fitted.steps * passes_of(method)),
         "steps_count": float(fitted.steps),
         "skipped_count": float(getattr(gradient, "skipped_count", 0)),
         "parameters_count": float(sum(parameter.numel() for parameter in net.parameters())),
@@ -107,7 +129,7 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     fooled: dict[int, bool] = {}
     if ended.outcome == "ok":
         metrics["acc_frac"] = accuracy(logits, task.test_labels)
-        fooled = attacked(net, task, settings["attack"], seed, precision)
+        fooled = attacked(net, task, attack, seed, precision)
         metrics |= robustness(logits, task.test_labels, fooled)
         if not above_chance(metrics["acc_frac"], chance, len(task.test_labels)):
             ended.not_converged("accuracy not better than that of a constant answer")
@@ -125,41 +147,26 @@ def run(run, settings: dict, inputs: dict[str, list[Path]], device: str, precisi
     run.finish(
         {key: value for key, value in metrics.items() if math.isfinite(value)},
         **ended.finish(),
-        notes=[f"robust: l-infinity, eps {settings['attack']['eps']:g}, {count or 'all'} test images"],
+        notes=[f"robust: l-infinity, eps {attack.eps:g}, {attack.images or 'all'} test images"],
     )
 
 
-def strategy_of(method: Mapping[str, Any]) -> Any:
-    """The gradient strategy, in pixel space.
-
-    Raises:
-        ValueError: the kind is not one of :data:`KINDS`, or the strategy rejects a setting.
-    """
-    from relearn.methods.gradient_strategies import strategy
-
-    own = dict(method)
-    kind = own.pop("kind")
-    if kind not in KINDS:
-        raise ValueError(f"method.kind: found {kind!r} (allowed: {', '.join(KINDS)})")
-    return strategy(kind, **own) if kind == "vanilla" else strategy(kind, **own, space="pixels")
-
-
-def attacked(net: Any, task: Any, attack: Mapping[str, Any], seed: int, precision: str) -> dict[int, bool]:
+def attacked(net: Any, task: Any, attack: Attack, seed: int, precision: str) -> dict[int, bool]:
     """For each attacked test image, by its index, whether the attack fools the network."""
     import torch
 
     from relearn.data.evenly_spaced import evenly_spaced
     from relearn.methods.pgd import pgd
 
-    places = evenly_spaced(torch.arange(len(task.test_labels)), attack["images"])
+    places = evenly_spaced(torch.arange(len(task.test_labels)), attack.images)
     found = pgd(
         net,
         task.test_images[places],
         task.test_labels[places],
-        eps=attack["eps"],
-        step_size=attack["step_size"],
-        steps=attack["steps"],
-        restarts=attack["restarts"],
+        eps=attack.eps,
+        step_size=attack.step_size,
+        steps=attack.steps,
+        restarts=attack.restarts,
         seed=seed,
         batch=CHUNK,
         precision=precision,
