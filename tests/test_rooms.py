@@ -65,6 +65,7 @@ BY_INTENT = {
     ("relearn.cli.robustness_table", "relearn.studies.robustness.steps"),
     ("relearn.cli.evaluate_filter", "relearn.studies.poisoning"),
     ("relearn.cli.evaluate_poisons", "relearn.studies.poisoning"),
+    ("relearn.cli.public_poisons", "relearn.studies.poisoning"),
     ("relearn.cli.evaluate_text", "relearn.studies.freelb"),
     ("relearn.studies.robustness.params", "relearn.studies.long_short.params_images"),
 }

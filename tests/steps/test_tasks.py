@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 from itertools import islice
+from typing import Any
 
 import pytest
 import torch
@@ -13,12 +14,12 @@ from relearn.data.arrays import load_prepared
 from relearn.methods.learned_scales import halves
 from relearn.models import create, files, post_ln_transformer
 from relearn.models.post_ln_transformer import PostLNTransformer
-from relearn.steps.tasks import OnTranslation, open_task
+from relearn.runs.settings import read
+from relearn.steps.tasks import OnFolder, OnImages, OnTranslation, open_task
 from relearn.steps.trained.seed import seed_of
 
 from ..studies.gradinit.runs import COUNT, NETWORK, Runs
 
-PLAIN = {"crop_padding": 0, "flip": False, "cutout": 0}
 WORDS = {"dataset": "number_words", "vocabulary": 100, "max_length": 60, "train_pairs": 300, "test_pairs": 20}
 SIZES = {"dim": 16, "ffn": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.3}
 
@@ -38,7 +39,12 @@ def translation(house):
 
 @pytest.fixture(scope="module")
 def plain(house):
-    return house.task(**PLAIN)
+    return images_of(house)
+
+
+def images_of(house: Runs, cutout: int = 0) -> Any:
+    own = OnImages(crop_padding=0, flip=False, cutout=cutout)
+    return open_task(own, {"data": [house.data]}, "cpu")
 
 
 def keys(images: torch.Tensor) -> list[bytes]:
@@ -106,7 +112,7 @@ def test_a_pool_holds_s_of_the_asked_size_and_the_asked_overlap(plain, size, per
 
 def test_cutout_leaves_the_mean_which_the_network_sees_as_nought(house, plain):
     side = 3
-    cut = house.task(**{**PLAIN, "cutout": side})
+    cut = images_of(house, side)
     net = cut.create(NETWORK)
     generator = torch.Generator().manual_seed(5)
     images = plain.images.float() / 255
@@ -166,7 +172,7 @@ def test_a_network_of_other_data_is_refused_in_one_line(house, tmp_path, key, va
 
 def test_an_unknown_task_names_the_known_ones():
     with pytest.raises(ValueError, match=r"task: found 'speech', allowed: images, folder, translation"):
-        open_task({"task": "speech"}, {}, "cpu")
+        read(OnImages | OnFolder | OnTranslation, {"task": "speech"})
 
 
 def test_translation_networks_fit_the_corpus(translation, tmp_path):

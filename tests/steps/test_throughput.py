@@ -9,6 +9,7 @@ import torch
 
 from relearn import cli
 from relearn.runs import record
+from relearn.runs.settings import plain, read
 from relearn.steps import throughput
 
 from .recorded import rows_of
@@ -99,14 +100,15 @@ def test_any_two_timm_networks_are_compared_in_inference_only(tmp_path: Path) ->
 
 
 def test_both_sides_get_their_arguments_and_a_printed_name_its_form() -> None:
-    own, beside = throughput.sides_of({"network": LONG_SHORT, "against": "resnet50"})
-    assert own == {"name": "cvt_ls_13", "arguments": {k: v for k, v in LONG_SHORT.items() if k != "name"}}
-    assert beside == {"name": "resnet50", "arguments": {}}
-    printed = {"network": "LipsFormer-Swin-T", "as_released": True}
-    own, beside = throughput.sides_of(printed)
-    assert own == {"name": "lipsformer_swin_tiny", "arguments": {"as_released": True}}
-    assert beside == {"name": "swin_tiny_patch4_window7_224", "arguments": {}}
-    assert throughput.sides_of({**printed, "against": TINY})[1]["arguments"]["kv_stride"] == 1
+    def sides(**changes: Any) -> tuple[throughput.Network, throughput.Network]:
+        return throughput.sides_of(read(throughput.Settings, {**SETTINGS, **changes}))
+
+    own, beside = sides(network=LONG_SHORT, against="resnet50")
+    assert plain(own) == LONG_SHORT and plain(beside) == {"name": "resnet50"}
+    own, beside = sides(as_released=True)
+    assert plain(own) == {"name": "lipsformer_swin_tiny", "as_released": True}
+    assert plain(beside) == {"name": "swin_tiny_patch4_window7_224"}
+    assert sides(against=TINY)[1].arguments["kv_stride"] == 1
 
 
 def test_arguments_reach_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,10 +162,10 @@ def test_training_needs_more_memory_than_weights(tmp_path: Path) -> None:
         ({"network": "Swin-T"}, "network: 'Swin-T' (allowed: LipsFormer-Swin-T, "),
         (
             {"network": {"depths": [1]}, "against": "resnet50"},
-            "network: {'depths': [1]} (allowed: a table with a name",
+            "the key network.name is missing; found in network: depths",
         ),
         ({"network": {"name": "cvt_13"}}, "against: nothing (allowed beside a table: "),
-        ({"modes": ["sleep"]}, "modes: 'sleep' (allowed: inference, training)"),
+        ({"modes": ["sleep"]}, "modes[0]: found 'sleep', allowed: inference, training"),
         ({"pairs": 0}, "pairs: 0 (allowed: at least 1)"),
         ({"batch_size": 0}, "batch_size: 0 (allowed: at least 1)"),
     ],

@@ -66,10 +66,10 @@ def _public(protocol: Protocol, args: argparse.Namespace) -> int:
         raise ValueError(f"--check: found {protocol.name}, allowed: a set-up with a data.safetensors")
     body = asdict(protocol)
     if args.trials:
-        from relearn.cli.evaluate_poisons import public_trials
+        from relearn.cli.public_poisons import trials_of
         from relearn.data.public_benchmark import digest
 
-        _, trials, origin = public_trials(protocol, None)
+        _, trials, origin = trials_of(protocol, None)
         body |= {"origin": origin, "sha256": digest(trials), "list": [asdict(one) for one in trials]}
     print(json.dumps(body, indent=1))
     return 0

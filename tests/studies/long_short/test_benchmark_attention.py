@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relearn.runs import record
+from relearn.runs.settings import read
 from relearn.studies.long_short.steps import benchmark_attention as cost
 from relearn.studies.long_short.steps import peak_memory
-from relearn.studies.long_short.steps.cost_cases import CurveCase, LatencyCase
+from relearn.studies.long_short.steps.cost_cases import CurveCase, CurveSizes, LatencyCase, LatencySizes
 
 from ...steps.recorded import by_command, rows_of
 
@@ -103,7 +104,7 @@ def test_the_record_says_what_the_curve_holds(tmp_path: Path, pretended: list[Cu
 
 
 def test_every_second_round_goes_the_other_way(pretended: list[CurveCase]) -> None:
-    cost.curve({**CURVE, "batches": [1]}, {"device": "cpu", "precision": "fp32"})
+    cost.curve(read(cost.Settings, {**CURVE, "batches": [1]}), {"device": "cpu", "precision": "fp32"})
     count = 8
     first, second, third, fourth = (pretended[i * count : (i + 1) * count] for i in range(4))
     assert len(pretended) == 4 * count and len(set(first)) == count
@@ -112,7 +113,8 @@ def test_every_second_round_goes_the_other_way(pretended: list[CurveCase]) -> No
 
 def test_a_single_round_counts(pretended: list[CurveCase]) -> None:
     rows = cost.curve(
-        {**CURVE, "repeats": 1, "memory": False, "batches": [1]}, {"device": "cpu", "precision": "fp32"}
+        read(cost.Settings, {**CURVE, "repeats": 1, "memory": False, "batches": [1]}),
+        {"device": "cpu", "precision": "fp32"},
     )
     assert len(pretended) == 2 + 8 and all(row["peak_memory_mb"] is None for row in rows)
     assert [row["step_s"] for row in rows] == [2 * 64, 2 * 256, 1024, 8, 16, 32, 64, 128]
@@ -200,7 +202,7 @@ def test_a_step_reads_the_cache_and_leaves_gradients(
         return net
 
     monkeypatch.setattr(long_short_lm, "create", watched)
-    CurveCase(attention=attention, length=12, batch=3, **MODEL).make()()
+    CurveCase(attention=attention, length=12, batch=3, sizes=CurveSizes(**MODEL)).make()()
     tokens, cache = seen[0]
     assert tokens.shape == (3, 12)
     assert (cache is not None) == (cached > 0) and (
@@ -248,7 +250,9 @@ def test_latency_goes_forward_and_back(pairs: bool, train: bool, monkeypatch: py
     monkeypatch.setattr(
         lra_encoder, "create", lambda *args, **told: made.append(create(*args, **told)) or made[-1]
     )
-    case = LatencyCase(task="x", attention="full", length=9, batch=2, pairs=pairs, train=train, **ENCODER)
+    case = LatencyCase(
+        task="x", attention="full", length=9, batch=2, pairs=pairs, train=train, sizes=LatencySizes(**ENCODER)
+    )
     case.make()()
     (net,) = made
     assert net.training == train
@@ -257,8 +261,8 @@ def test_latency_goes_forward_and_back(pairs: bool, train: bool, monkeypatch: py
 
 def test_memory_is_that_of_a_process_of_its_own() -> None:
     """Full attention keeps its scores: four times the length, far more than four times the memory."""
-    sizes = {**MODEL, "dim": 16, "heads": 1}
-    cases = [CurveCase(attention="full", length=length, batch=1, **sizes) for length in (256, 1024)]
+    sizes = CurveSizes(**{**MODEL, "dim": 16, "heads": 1})
+    cases = [CurveCase(attention="full", length=length, batch=1, sizes=sizes) for length in (256, 1024)]
     small, large = peak_memory.peaks(cases)
     assert small is not None and large is not None
     assert large > 4 * 1024 * 2048  # one number for every pair of positions at least
@@ -268,7 +272,7 @@ def test_memory_is_that_of_a_process_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"protocol": "x"}, r"protocol: 'x' \(allowed: curve, latency\)"),
+        ({"protocol": "x"}, r"protocol: found 'x', allowed: curve, latency"),
         ({"repeats": 0}, "repeats: 0"),
         ({"lengths": []}, r"lengths: \[\] \(allowed: one or more, each once"),
         ({"batches": [1, 1]}, r"batches: \[1, 1\]"),
@@ -283,14 +287,14 @@ def test_memory_is_that_of_a_process_of_its_own() -> None:
 )
 def test_what_cannot_be_measured_is_refused(changes: dict, words: str) -> None:
     with pytest.raises(ValueError, match=words) as error:
-        cost.run(None, {**CURVE, **changes}, {}, "cpu", "fp32")
+        cost.run(None, read(cost.Settings, {**CURVE, **changes}), {}, "cpu", "fp32")
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("key", ["tasks", "attentions"])
 def test_a_latency_of_nothing_is_refused(key: str) -> None:
     with pytest.raises(ValueError, match=f"{key}: none"):
-        cost.run(None, {**LATENCY, key: type(LATENCY[key])()}, {}, "cpu", "fp32")
+        cost.run(None, read(cost.Settings, {**LATENCY, key: type(LATENCY[key])()}), {}, "cpu", "fp32")
 
 
 def test_slopes_are_of_logarithms() -> None:

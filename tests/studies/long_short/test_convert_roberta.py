@@ -14,6 +14,7 @@ from relearn.models import long_short_roberta_files as files
 from relearn.models.long_short_roberta import transformers
 from relearn.models.roberta_calls import Classes, Guesses
 from relearn.runs import record
+from relearn.runs.settings import read
 from relearn.steps.trained import masked_tokens
 from relearn.studies.long_short.steps import convert_roberta as adapt
 from relearn.studies.long_short.steps import convert_start as adapt_start
@@ -52,6 +53,7 @@ SETTINGS: dict[str, Any] = {
     "clip_norm": None,
     "evaluations": 3,
 }
+OWN = read(adapt.Settings, SETTINGS)
 FULL = {"attention": "full", "convert_pretrain": None, "max_length": None, "window": None, "rank": None}
 
 
@@ -123,8 +125,8 @@ def test_what_each_stage_did(bench: Bench) -> None:
 
 def test_the_file_is_the_network_that_was_tested(bench: Bench) -> None:
     """One text at a time, without padding."""
-    texts, _ = adapt_start.read(SETTINGS)
-    _, tokenizer = adapt_start.start(SETTINGS, texts["train"][0])
+    texts, _ = adapt_start.read(OWN)
+    _, tokenizer = adapt_start.start(OWN, texts["train"][0])
     for name, longest in (("run", 24), ("full", 12)):
         net = Classes(files.load(bench.runs / name / "model.safetensors"))
         for text, row in zip(
@@ -137,8 +139,8 @@ def test_the_file_is_the_network_that_was_tested(bench: Bench) -> None:
 
 def test_losses_are_of_hidden_tokens_and_alone() -> None:
     """A part's loss from whole logits, one sequence at a time."""
-    texts, _ = adapt_start.read(SETTINGS)
-    net, tokenizer = adapt_start.start(SETTINGS, texts["train"][0])
+    texts, _ = adapt_start.read(OWN)
+    net, tokenizer = adapt_start.start(OWN, texts["train"][0])
     net.eval()
     part = adapt_start.token_batches(texts["valid"], tokenizer, 12, 8, 0.15, "cpu")
     total: list[float] = []
@@ -207,7 +209,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint as a hub's: weights, configuration and tokenizer.json."""
     path = tmp_path_factory.mktemp("checkpoint")
     torch.manual_seed(3)
-    net, tokenizer = adapt_start.start(SETTINGS, adapt_start.read(SETTINGS)[0]["train"][0])
+    net, tokenizer = adapt_start.start(OWN, adapt_start.read(OWN)[0]["train"][0])
     net.save_pretrained(path)
     (path / "tokenizer.json").write_text(tokenizer.to_json())
     return path
@@ -265,9 +267,9 @@ def test_better_compares_with_constant_answers() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"attention": "longformer"}, "attention: 'longformer' (allowed: full, long_short)"),
-        ({"finetune": None}, "finetune: has nothing"),
-        ({"pretrain": {"steps": 3}}, "pretrain: has steps (allowed:"),
+        ({"attention": "longformer"}, "attention: found 'longformer', allowed: full, long_short"),
+        ({"finetune": None}, "finetune: found None, allowed: a mapping"),
+        ({"pretrain": {"steps": 3}}, "the key pretrain.warmup_steps is missing; found in pretrain: steps"),
         ({"finetune": {**STAGE, "steps": 0}}, "finetune.steps, evaluations: less than 1"),
         ({"max_length": 24, "window": 0, "rank": 0}, "window and rank: both 0"),
     ],

@@ -13,6 +13,7 @@ import torch
 from relearn.data.prepared_stream import load_prepared_stream, prepare, save_stream
 from relearn.models import long_short_lm
 from relearn.runs import record
+from relearn.runs.settings import read
 from relearn.steps.trained import clock as clocks
 from relearn.studies.long_short.steps import train_long_char_lm as predict
 
@@ -195,13 +196,13 @@ def test_a_divergence_is_a_result_without_bits(bench: Bench) -> None:
     ("changes", "words"),
     [
         ({"phases": []}, r"phases: none \(allowed: at least one\)"),
-        ({"phases": [{"length": 8}]}, r"phases: phase 1 has length \(allowed: length, steps, warmup_steps"),
+        ({"phases": [{"length": 8}]}, r"the key phases\[0\].steps is missing"),
         ({"phases": [{**SETTINGS["phases"][0], "steps": 0}]}, "phases: phase 1 has 0 steps"),
         ({"evaluations": 0}, "evaluations: 0"),
         ({"history_characters": 1}, "history_characters: 1"),
         (
             {"evaluation": {**SETTINGS["evaluation"], "form": "x"}},
-            r"evaluation.form: 'x' \(allowed: windows, cached",
+            r"evaluation.form: found 'x', allowed: windows, cached",
         ),
         ({"evaluation": {**SETTINGS["evaluation"], "step": 0}}, "step is 0; allowed: 1"),
         ({"evaluation": {**SETTINGS["evaluation"], "step": 25}}, "step is 25; allowed: 1 to 24"),
@@ -212,7 +213,9 @@ def test_what_cannot_be_is_refused_in_one_line_before_training(
     bench: Bench, changes: dict, words: str
 ) -> None:
     with pytest.raises(ValueError, match=words) as error:
-        predict.run(None, {**SETTINGS, **changes}, {"stream": [bench.stream]}, "cpu", "fp32")
+        predict.run(
+            None, read(predict.Settings, {**SETTINGS, **changes}), {"stream": [bench.stream]}, "cpu", "fp32"
+        )
     assert "\n" not in str(error.value)
 
 
@@ -233,5 +236,5 @@ def test_the_first_step_of_a_process_is_not_counted(monkeypatch: pytest.MonkeyPa
 
 
 def test_tokens_count_over_phases() -> None:
-    phases = SETTINGS["phases"]
+    phases = read(predict.Settings, SETTINGS).phases
     assert [predict.tokens(phases, steps) for steps in (0, 1, 60, 61)] == [0, 32, 1920, 1968]

@@ -12,7 +12,7 @@ from PIL import Image
 from safetensors.numpy import load_file, save_file
 
 from relearn import cli
-from relearn.cli import evaluate_poisons
+from relearn.cli.poison_files import read
 from relearn.data.arrays import load_prepared
 from relearn.methods import DEFENCES
 from relearn.studies import parameters
@@ -172,7 +172,7 @@ def test_the_crafted_poisons_give_the_recorded_trials(
             Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0)).save(
                 tmp_path / f"png/{t:02}/{j}.png"
             )
-    np.testing.assert_array_equal(evaluate_poisons.read(tmp_path / "png"), evaluate_poisons.read(poisons))
+    np.testing.assert_array_equal(read(tmp_path / "png"), read(poisons))
 
 
 def test_what_breaks_the_rules_is_refused_in_one_line(

@@ -139,7 +139,6 @@ def transfer(
 
     from relearn.measures.embed import embed
     from relearn.methods.augmentation import crop_and_flip
-    from relearn.methods.fit import fit
     from relearn.methods.transfer import Heads, weighted_loss
 
     device = next(net.parameters()).device
@@ -164,22 +163,7 @@ def transfer(
     weight = torch.stack([one.weight.detach() for one in start])[:, None]
     bias = torch.stack([one.bias.detach() for one in start])[:, None]
     heads = Heads(weight, bias).to(device)
-    fitted = fit(
-        heads,
-        source,
-        loss=weighted_loss,
-        optimizer="sgd",
-        epochs=protocol.epochs,
-        lr=protocol.lr,
-        momentum=protocol.momentum,
-        weight_decay=protocol.weight_decay,
-        schedule="step",
-        milestones=protocol.milestones,
-        seed=seed,
-        progress=progress,
-    )
-    if fitted.outcome != "ok":
-        raise ValueError(f"training of the heads diverged at step {fitted.outcome_step}")
+    _train("the heads", heads, source, protocol, loss=weighted_loss, seed=seed, progress=progress)
     assert data.test_images is not None and data.test_labels is not None
     test = embed(net, torch.from_numpy(np.ascontiguousarray(data.test_images)))
     truth = torch.from_numpy(data.test_labels).to(device)
@@ -217,7 +201,6 @@ def from_scratch(
 
     from relearn.methods.augmentation import crop_and_flip
     from relearn.methods.end_to_end import predictions
-    from relearn.methods.fit import fit
 
     assert data.test_images is not None and data.test_labels is not None
     test, truth = torch.from_numpy(np.ascontiguousarray(data.test_images)), torch.from_numpy(data.test_labels)
@@ -238,30 +221,47 @@ def from_scratch(
                 if progress is not None:
                     progress(before * steps + done, runs * steps)
 
-            fitted = fit(
+            _train(
+                f"trial {t}",
                 net,
                 (torch.from_numpy(pixels).to(device), labels.to(device)),
+                protocol,
                 loss=lambda logits, y: cross_entropy(logits.float(), y),
-                optimizer="sgd",
-                epochs=protocol.epochs,
                 batch_size=protocol.batch_size,
-                lr=protocol.lr,
-                momentum=protocol.momentum,
-                weight_decay=protocol.weight_decay,
-                schedule="step",
-                milestones=protocol.milestones,
                 augment=crop_and_flip(benchmark.PADDING, True),
                 seed=seed + t,
                 precision=precision,
                 progress=report,
             )
-            if fitted.outcome != "ok":
-                raise ValueError(f"trial {t}: training diverged at step {fitted.outcome_step}")
             guesses.append(predictions(net.eval(), test))
         right = float((guesses[0] == truth).float().mean())
         without = int(guesses[1][one.target]) if controls else None
         found.append(_row(t, one, int(guesses[0][one.target]), right, without))
     return found
+
+
+def _train(what: str, net: nn.Module, data: Any, protocol: benchmark.Protocol, **more: Any) -> None:
+    """Train by the protocol's recipe; ``more`` goes to :func:`relearn.methods.fit.fit`.
+
+    Raises:
+        ValueError: the training diverged; the message says ``what`` was trained.
+    """
+    from relearn.methods.fit import fit
+
+    fitted = fit(
+        net,
+        data,
+        optimizer="sgd",
+        epochs=protocol.epochs,
+        lr=protocol.lr,
+        momentum=protocol.momentum,
+        weight_decay=protocol.weight_decay,
+        schedule="step",
+        milestones=protocol.milestones,
+        **more,
+    )
+    if fitted.outcome != "ok":
+        raise ValueError(f"{what}: training diverged at step {fitted.outcome_step}")
 
 
 def scores(rows: Sequence[Row]) -> list[Score]:
