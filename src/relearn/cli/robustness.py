@@ -212,7 +212,7 @@ def protocol_of(args: argparse.Namespace, pretrained: dict[str, Any]) -> Decodin
     """How images are read: each value from the options, else from the network's configuration, else 0.875, center, bicubic."""
     from relearn.data.central_crops import CROP_MODES, INTERPOLATIONS
 
-    chosen = {
+    chosen: dict[str, Any] = {
         "size": 224,
         "crop_ratio": CROP_RATIO,
         "crop_mode": CROP_MODES[0],

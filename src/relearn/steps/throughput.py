@@ -75,7 +75,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
         if value < 1:
             raise ValueError(f"{key}: {value} (allowed: at least 1)")
     own, beside = sides_of(settings)
-    common = {"batch_size": batch, "size": size, "classes": settings.classes}
+    common: dict[str, Any] = {"batch_size": batch, "size": size, "classes": settings.classes}
     common |= {"device": device, "precision": precision}
     sides = [{**common, "name": side.name, "arguments": side.arguments} for side in (own, beside)]
     modes = [mode for mode in MODES if not settings.modes or mode in settings.modes]

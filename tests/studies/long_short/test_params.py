@@ -1,5 +1,6 @@
 """Names and sizes that params.yaml allows for long_short are those of the data sets, attentions and networks."""
 
+import dataclasses
 import inspect
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +20,7 @@ from relearn.studies import parameters
 from relearn.studies.long_short import networks, params, params_lra, params_text, plan_images
 from relearn.studies.long_short.steps import count_params_flops, train_long_char_lm
 from relearn.studies.robustness import params as schema_robustness
-from relearn.studies.robustness.steps import folder_sets
+from relearn.studies.robustness.steps import folder_pixels, folder_sets
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -91,6 +92,6 @@ def test_families_are_those_that_are_counted() -> None:
 def test_what_is_withstood_is_known_to_the_step() -> None:
     assert tuple(get_args(schema_robustness.Corruption)[1].names) == tuple(NAMES)
     assert set(schema_robustness.Sets.model_fields) == set(folder_sets.NAMES)
-    assert tuple(schema_robustness.Protocol.model_fields) == folder_sets.KEYS
-    for name, allowed in folder_sets.POLICIES.items():
-        assert values(schema_robustness.Protocol, name) == set(allowed)
+    own = {one.name for one in dataclasses.fields(folder_pixels.Decoding)}
+    assert set(schema_robustness.Protocol.model_fields) == own - {"crop_mode"}
+    assert set(get_args(schema_robustness.Fault)) == set(get_args(folder_pixels.Policy))

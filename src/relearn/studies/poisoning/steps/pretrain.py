@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from relearn.steps.trained.recipe import SgdOnImages
 
@@ -43,7 +44,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     recipe = settings.training
     data = load_prepared(inputs["data"][0])
     images, labels = (tensor.to(device) for tensor in data.pretrain())
-    description = {
+    description: dict[str, Any] = {
         "name": settings.architecture,
         "classes": len(data.classes),
         "in_channels": images.shape[1],
