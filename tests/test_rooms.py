@@ -265,10 +265,11 @@ STEP = """
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
-from {step} import NEEDS_TORCH, run
+from relearn.runs.settings import read
+from {step} import NEEDS_TORCH, Settings, run
 assert not NEEDS_TORCH
 folder = Path(tempfile.mkdtemp())
-run(SimpleNamespace(output=lambda name: folder / name, finish=lambda metrics, notes: None), {settings}, {{}}, "cpu", "fp32")
+run(SimpleNamespace(output=lambda name: folder / name, finish=lambda metrics, notes: None), read(Settings, {settings}), {{}}, "cpu", "fp32")
 assert list(folder.iterdir())
 """
 IMAGES = {"dataset": "digits", "pretrain_per_class": 70, "fine_tune_per_class": 50, "pool_per_class": 70}
