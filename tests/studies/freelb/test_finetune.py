@@ -15,7 +15,7 @@ from relearn.models import sentence_encoder_files as files
 from relearn.models.sentence_encoder import classifier, guesser
 from relearn.runs import record
 from relearn.runs.settings import read as read_settings
-from relearn.steps.trained import train as training
+from relearn.steps.trained import recipe
 from relearn.studies.freelb.steps import finetune, finetune_start, sentence_files
 
 from ...steps.recorded import check_resumes
@@ -173,7 +173,7 @@ def test_a_ball_of_no_size_is_plain_training(bench: Bench) -> None:
 def test_a_killed_run_goes_on_where_it_was(
     bench: Bench, method: str, accumulate: int, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "FEWEST_STEPS", 5)
+    monkeypatch.setattr(recipe, "FEWEST_STEPS", 5)
     own: dict[str, Any] = {"method": METHODS[method], "accumulate": accumulate, "steps": 20, "evaluations": 2}
     whole = bench.run(f"whole_{method}", **own)
     out = bench.runs / f"killed_{method}"

@@ -15,7 +15,7 @@ from relearn.data.sentence_vocabulary import train
 from relearn.models import sentence_encoder_files as files
 from relearn.models.sentence_encoder import FAMILIES, guesser
 from relearn.runs import record
-from relearn.steps.trained import train as training
+from relearn.steps.trained import recipe
 from relearn.studies.freelb.steps import pretrain_encoder
 from relearn.studies.freelb.steps.pretrain_encoder import Corpus
 
@@ -74,7 +74,7 @@ def test_the_loss_is_of_the_kept_encoder(bench: Bench) -> None:
 
 
 def test_a_killed_run_goes_on_where_it_was(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "FEWEST_STEPS", 5)
+    monkeypatch.setattr(recipe, "FEWEST_STEPS", 5)
     whole = record.read(bench.runs / "roberta")
     at_15 = lambda _, state: state["steps"] == 15  # noqa: E731
     check_resumes(lambda: bench.run("killed"), bench.runs / "killed", whole, at_15)

@@ -8,8 +8,9 @@ relearn.data.text_tasks), samples {train, dev, test (evenly spaced; 0: all), hel
 optional)}; with_tasks (tasks with the same kind of answer whose training parts are added; Regents may be missing, which is recorded in
 a note and in missing_tasks_count);
 max_length (tokens of a text or pair, at most the encoder's);
-method {kind (vanilla | pgd | free_at | freelb | yopo), passes, step_size, eps, start_norm, project, clean_first, mask, reuse_masks,
-inner and inner_step (yopo only)} (see relearn.methods.gradient_strategies; vanilla has only its kind); steps, warmup_steps,
+method {kind (vanilla | pgd | free_at | freelb | yopo), passes, step_size, eps, start_norm, project, mask, reuse_masks (default true),
+clean_first (freelb only; default false), inner and inner_step (yopo only)} (see relearn.methods.gradient_strategies; vanilla has only
+its kind; eps may be null without projection); steps, warmup_steps,
 batch_size, accumulate (micro-batches per batch, see relearn.methods.gradient_accumulation), lr, weight_decay, decay (which
 parameters decay; default all), betas, adam_eps, schedule, clip_norm; dropout, attention_dropout (null: the encoder's own);
 evaluations (number, evenly spaced, the last one at the end); answered (further tasks with the same kind of answer and classes whose
