@@ -23,6 +23,7 @@ from relearn.measures.attention_cases import (
 )
 from relearn.models import character_lm
 from relearn.models.character_lm import create
+from relearn.runs.settings import read
 from relearn.steps import bound_shares
 from relearn.studies.l2_attention.steps import attention_outputs
 from relearn.studies.l2_attention.steps import check_theorems as l2_attention
@@ -197,7 +198,9 @@ def test_outputs_are_those_of_the_layer_at_the_inputs_of_figure_3(tmp_path, kind
     rows, metrics = rows_of(tmp_path / "a/histogram.csv"), done["metrics"]
     assert tuple(rows[0]) == outputs.COLUMNS and len(rows) == 2 * 9
     x = attention_under_test.zero_token_inputs(3, 5, 8, 0, "cpu")
-    layer = attention_under_test.layer_of(SETTINGS["outputs"] | {"attention": kind}, {}, 0, "cpu")
+    layer = attention_under_test.layer_of(
+        read(attention_outputs.Settings, SETTINGS["outputs"] | {"attention": kind}), {}, 0, "cpu"
+    )
     y = layer(x)
     for side, values in (("input", x), ("output", y)):
         assert sum(int(row["count"]) for row in rows if row["side"] == side) == 3 * 5 * 8 == values.numel()
