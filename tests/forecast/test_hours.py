@@ -4,6 +4,7 @@ The corrected model: what a forecast rests on, and how its range narrows.
 """
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -62,12 +63,12 @@ def test_no_job_takes_no_time() -> None:
 
 
 SLOW = Machine(name="slow", convolutions=10.0, products=10.0, bandwidth=10.0, calls=10.0, start_s=0.0)
-ONES = (1.0,) * 5
+ONES = (1.0,) * 6
 
 
 def row(scale: str, run: str, cpu_s: float, calls: float = 10.0, step: str = "train") -> Row:
     amount = None if calls == 0 else Amount(0.0, 0.0, 0.0, calls)
-    return Row(scale, "s", step, "", run, "", cpu_s, cpu_s, 100, "slow", amount)
+    return Row(scale, "s", step, "", run, "", cpu_s, cpu_s, 100, "slow", "fp32", amount)
 
 
 def test_a_run_that_was_made_is_its_own_forecast() -> None:
@@ -112,3 +113,30 @@ def test_own_errors_average_out_and_shared_ones_stay() -> None:
     assert high1 / low1 == pytest.approx(math.exp(2 * QUANTILE * math.hypot(0.5, 0.1)))
     assert high / low == pytest.approx(math.exp(2 * QUANTILE * math.hypot(0.05, 0.1)))
     assert total([]) == (0.0, 0.0, 0.0)
+
+
+FAST_IN_HALF = replace(SLOW, bf16_convolutions=40.0, bf16_products=20.0)
+
+
+def test_bf16_changes_convolutions_and_products_only() -> None:
+    """Seconds by hand: 10 operations each take 10/10 in fp32; in bf16 10/40 and 10/20, times the factor of bf16."""
+    amount = Amount(10.0, 10.0, 10.0, 10.0)
+    factors = (1.0, 1.0, 1.0, 1.0, 1.0, 2.0)
+    whole = Correction(FAST_IN_HALF, factors, [], "mini").model(amount)
+    half = Correction(FAST_IN_HALF.at("bf16"), factors, [], "mini").model(amount)
+    assert whole == pytest.approx(4.0) and half == pytest.approx(2 * (0.25 + 0.5) + 2.0)
+    uncalibrated = Correction(SLOW.at("bf16"), ONES, [], "mini").model(amount)
+    assert uncalibrated == pytest.approx(whole)  # without rates of bf16, those of fp32
+
+
+def test_a_run_in_one_precision_is_evidence_for_the_other() -> None:
+    amount = Amount(10.0, 0.0, 0.0, 0.0)
+    made = row("mini", "a", 3.0)._replace(amount=amount)
+    asked = FAST_IN_HALF.at("bf16")
+    found = Correction(asked, ONES, [made], "mini", made_on=lambda _: FAST_IN_HALF).of(
+        "s", "train", "", "a", amount
+    )
+    same = Correction(FAST_IN_HALF, ONES, [made], "mini").of("s", "train", "", "a", amount)
+    assert found is not None and same is not None
+    assert (found.seconds, same.seconds) == (pytest.approx(0.75), 3.0)
+    assert found.shared > same.shared

@@ -16,7 +16,7 @@ def announce(dag):
 
     jobs = [job for job in dag.needrun_jobs() if folder_of(job)]
     reasons = {folder_of(job): "new" if dag.reason(job).missing_output else "stale" for job in jobs}
-    found = start(PARAMS, list(reasons), reasons, workflow.cores)
+    found = start(PARAMS, list(reasons), reasons, workflow.cores, PRECISION)
     logger.info("\n".join(found.lines))
     if found.refusal:
         raise WorkflowError(found.refusal)

@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
     add("--study", action="append", default=[], help="show only this study; may be repeated")
     add("--device", default="cpu", help="cpu (this machine) | a100 | h100 | h200, by published peak")
+    add("--precision", default="fp32", choices=("fp32", "bf16"), help="of the jobs; default: fp32")
     add("--cores", type=int, help="cores of this machine that jobs may use; default: all")
     add("--json", action="store_true", help="for machines")
     other = parser.add_mutually_exclusive_group()
@@ -58,6 +59,7 @@ def main(args: argparse.Namespace) -> int:
     if args.calibrate:
         return calibrate(params)
     on = machine.this_machine(args.cores) if args.device == "cpu" else machine.device(args.device)
+    on = on.at(args.precision)
     found = summary.forecast(params, args.target, on=on, studies=args.study)
     if args.json:
         import json
@@ -70,7 +72,7 @@ def main(args: argparse.Namespace) -> int:
 
 def collect(folders: Sequence[Path]) -> int:
     """Rebuild the shipped table from published records, with efficiencies fitted to them; count the FLOPs of networks not counted yet."""
-    from relearn.forecast import counting, counts, evidence, fitting, machine
+    from relearn.forecast import counting, counts, evidence, fitting
 
     nets = [net for folder in folders for net in evidence.networks(folder)]
     counts.keep(
@@ -78,7 +80,7 @@ def collect(folders: Sequence[Path]) -> int:
         counts.SHIPPED,
     )
     rows = [row for folder in folders for row in evidence.published_rows(folder)]
-    found = fitting.efficiencies(rows, machine.device("cpu"))
+    found = fitting.efficiencies(rows)
     evidence.keep(rows, found)
     print(f"{evidence.SHIPPED}: {len(rows)} runs; efficiencies {', '.join(f'{one:.2f}' for one in found)}")
     return 0
@@ -87,10 +89,10 @@ def collect(folders: Sequence[Path]) -> int:
 def check() -> int:
     """Print the table of docs/forecast.md."""
     from relearn.forecast import check as against
-    from relearn.forecast import evidence, fitting, machine
+    from relearn.forecast import evidence, fitting
 
     efficiencies, rows = evidence.load_shipped()
-    lines = against.lines(rows, machine.device("cpu"), efficiencies, fitting.efficiencies)
+    lines = against.lines(rows, efficiencies, fitting.efficiencies)
     print(against.markdown(lines), end="")
     return 0
 
@@ -116,5 +118,6 @@ def text_of(found: Machine) -> str:
     """The rates in one line."""
     return (
         f"{found.name}: {found.convolutions / 1e9:.0f} GFLOP/s in convolutions, {found.products / 1e9:.0f} in products, "
+        f"in bf16 {found.bf16_convolutions / 1e9:.0f} and {found.bf16_products / 1e9:.0f}, "
         f"{found.bandwidth / 1e9:.1f} GB/s, {found.calls / 1e3:.0f} thousand calls per second, {found.start_s:.2f} s per start"
     )

@@ -20,7 +20,7 @@ SLICE_S = 0.12
 
 
 def calibrate(repeats: int = REPEATS, slice_s: float = SLICE_S) -> Machine:
-    """Measure the rates, in single precision on one thread."""
+    """Measure the rates on one thread, those of convolutions and products in single precision and in bfloat16."""
     import torch
     from torch.nn.functional import conv2d
 
@@ -34,15 +34,21 @@ def calibrate(repeats: int = REPEATS, slice_s: float = SLICE_S) -> Machine:
         with torch.no_grad():
             convolution = rate(lambda: conv2d(images, kernels, padding=1), repeats, slice_s)
             product = rate(lambda: rows @ maps, repeats, slice_s)
+            halves = [one.bfloat16() for one in (images, kernels, rows, maps)]
+            half_convolution = rate(lambda: conv2d(halves[0], halves[1], padding=1), repeats, slice_s)
+            half_product = rate(lambda: halves[2] @ halves[3], repeats, slice_s)
             sums = rate(lambda: torch.add(wide, 1.0, out=wide), repeats, slice_s)
         step, started = tiny_training()
         calls = rate(step, repeats, slice_s)
     finally:
         torch.set_num_threads(before)
+    per_convolution, per_product = 2 * 32 * 32 * 9 * 32 * 16 * 16, 2 * 512 * 128 * 256
     return Machine(
         name=processor(),
-        convolutions=convolution * 2 * 32 * 32 * 9 * 32 * 16 * 16,
-        products=product * 2 * 512 * 128 * 256,
+        convolutions=convolution * per_convolution,
+        products=product * per_product,
+        bf16_convolutions=half_convolution * per_convolution,
+        bf16_products=half_product * per_product,
         bandwidth=sums * 2 * wide.numel() * 4,
         calls=calls * started,
         start_s=start(),

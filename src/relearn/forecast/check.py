@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from relearn.forecast.correction import Correction
-from relearn.forecast.evidence import Row
-from relearn.forecast.machine import Machine
+from relearn.forecast.evidence import Row, made_on
 
 FOLDS = 10
 ASKED = 1.5
@@ -30,15 +29,14 @@ class Line(NamedTuple):
     other_scale: float
 
 
-Fit = Callable[[Sequence[Row], Machine], Sequence[float]]
+Fit = Callable[[Sequence[Row]], Sequence[float]]
 
 
-def lines(rows: Sequence[Row], machine: Machine, efficiencies: Sequence[float], fit: Fit) -> list[Line]:
-    """Forecast and measured seconds for every study of every scale.
+def lines(rows: Sequence[Row], efficiencies: Sequence[float], fit: Fit) -> list[Line]:
+    """Forecast and measured seconds for every study of every scale, each run on the machine that made it.
 
     Args:
-        rows: all runs, made on a machine similar to ``machine``.
-        machine: the machine with its rates.
+        rows: all runs.
         efficiencies: fitted to all rows; used for the held-out forecasts.
         fit: fits efficiencies to given rows; used for the forecasts from the other scale.
     """
@@ -51,23 +49,28 @@ def lines(rows: Sequence[Row], machine: Machine, efficiencies: Sequence[float], 
         held_out: dict[str, float] = defaultdict(float)
         for fold in range(FOLDS):
             kept = [row for at, row in enumerate(mine) if at % FOLDS != fold]
-            _add(
-                held_out,
-                mine[fold::FOLDS],
-                Correction(machine, efficiencies, [*kept, *others], scale, same_runs=False),
-            )
+            _add(held_out, mine[fold::FOLDS], efficiencies, [*kept, *others], scale)
         across: dict[str, float] = defaultdict(float)
-        _add(across, mine, Correction(machine, fit(others, machine), others, scale, same_runs=False))
+        _add(across, mine, fit(others), others, scale)
         for study in dict.fromkeys(row.study for row in mine):
             seconds = [row.cpu_s for row in mine if row.study == study]
             found.append(Line(scale, study, len(seconds), sum(seconds), held_out[study], across[study]))
     return found
 
 
-def _add(sums: dict[str, float], rows: Iterable[Row], fixed: Correction) -> None:
-    for row in rows:
-        cost = fixed.of(row.study, row.step, row.kind, row.run, row.amount)
-        sums[row.study] += cost.seconds if cost else 0.0
+def _add(
+    sums: dict[str, float],
+    rows: Sequence[Row],
+    efficiencies: Sequence[float],
+    known: Sequence[Row],
+    scale: str,
+) -> None:
+    """Add the forecasts of ``rows``, which rest on ``known`` runs, to the sum of each study."""
+    for on in {made_on(row) for row in rows}:
+        fixed = Correction(on, efficiencies, known, scale, made_on=made_on, same_runs=False)
+        for row in (row for row in rows if made_on(row) == on):
+            cost = fixed.of(row.study, row.step, row.kind, row.run, row.amount)
+            sums[row.study] += cost.seconds if cost else 0.0
 
 
 def markdown(found: Iterable[Line]) -> str:

@@ -11,7 +11,7 @@ step in its study are used, then those of the step in any study. A step without 
 The range of one job is :math:`r\,m\,e^{\pm 1.28 s}`, where s is the standard deviation of :math:`\log(y_i / m_i)`, at least
 :data:`FLOOR`. The errors of n jobs average out except for a shared part: s² becomes s²/n + t², with t = :data:`SHARED` for
 records of this scale and :data:`ELSEWHERE` for those of other scales. A machine without records, such as a GPU, uses its own
-rates and the ratios of the kinds of work: whatever a formula omits, it omits on every machine.
+rates and the ratios of the kinds of work: whatever a formula omits, it omits on every machine. The same holds for another precision.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from relearn.forecast.amount import Amount
@@ -60,11 +60,11 @@ class Correction:
 
     Args:
         machine: the machine with its rates.
-        efficiencies: factors of its five terms.
-        rows: the runs used as evidence, made on ``reference``.
+        efficiencies: factors of its five terms, and a further one for convolutions and products in bfloat16.
+        rows: the runs used as evidence.
         scale: scale of the forecast jobs.
         own: further runs, made on ``machine``.
-        reference: the machine, with its rates, on which ``rows`` were made; None: ``machine``.
+        made_on: the machine, with its rates, on which one of ``rows`` was made; None: ``machine``.
         same_runs: whether a run with the same settings is its own forecast.
     """
 
@@ -76,12 +76,12 @@ class Correction:
         scale: str,
         *,
         own: Iterable[Row] = (),
-        reference: Machine | None = None,
+        made_on: Callable[[Row], Machine] | None = None,
         same_runs: bool = True,
     ) -> None:
         self.machine, self.efficiencies, self.scale = machine, efficiencies, scale
-        reference = reference or machine
-        self.rows = [(row, reference) for row in rows] + [(row, machine) for row in own]
+        self.rows = [(row, (made_on(row) if made_on else machine).at(row.precision)) for row in rows]
+        self.rows += [(row, machine.at(row.precision)) for row in own]
         self.made = (
             {row.run: (row, made_on) for row, made_on in self.rows} if same_runs and not machine.gpus else {}
         )
@@ -95,7 +95,9 @@ class Correction:
     def model(self, amount: Amount, machine: Machine | None = None) -> float:
         """Seconds by the model, without correction."""
         machine = machine or self.machine
-        factors = (1.0,) * 5 if machine.gpus else self.efficiencies
+        *factors, half = (1.0,) * 6 if machine.gpus else self.efficiencies
+        if machine.precision == "bf16":
+            factors[:2] = [half * factor for factor in factors[:2]]
         return sum(factor * term for factor, term in zip(factors, machine.terms(amount), strict=True))
 
     def of(self, study: str, step: str, kind: str, run: str, amount: Amount | None) -> Forecast | None:
@@ -103,7 +105,8 @@ class Correction:
         if run in self.made:
             row, made_on = self.made[run]
             moved = self.model(amount) / self.model(amount, made_on) if amount is not None else 1.0
-            return Forecast(moved * row.cpu_s, FLOOR, SHARED, "run")
+            shared = SHARED if made_on.precision == self.machine.precision else ELSEWHERE
+            return Forecast(moved * row.cpu_s, FLOOR, shared, "run")
         ratio = self._ratio(study, step, kind)
         if amount is not None:
             shared = self._unknown if self.machine.gpus else ratio.shared

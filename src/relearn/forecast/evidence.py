@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from relearn.forecast.amount import Amount, amount_of
+from relearn.forecast.machine import Machine, processor
 from relearn.runs.atomic_files import canonical, write
 from relearn.studies.work import Job, Net, work_of
 
@@ -35,6 +36,7 @@ class Row(NamedTuple):
         cpu_s, wall_s: of the job, without imports; on a GPU, ``cpu_s`` is the device's time if that was recorded.
         memory_mb: peak resident memory.
         machine: name of the processor or GPU.
+        precision: ``fp32`` or ``bf16``.
         amount: None if the step has no formula.
     """
 
@@ -48,6 +50,7 @@ class Row(NamedTuple):
     wall_s: float
     memory_mb: int
     machine: str
+    precision: str
     amount: Amount | None
 
 
@@ -60,7 +63,12 @@ def row_of(record: Mapping[str, Any], job: Job) -> Row:
     memory = round((cost.get("peak_memory_bytes") or 0) / 1e6)
     name = made["device_name"] if gpu else made["cpu"]
     who = job.scale, job.study, job.step, kind, record["run"], settings_key(job.settings)
-    return Row(*who, cpu_s or 0.0, cost["wall_s"] or 0.0, memory, name, amount)
+    return Row(*who, cpu_s or 0.0, cost["wall_s"] or 0.0, memory, name, made["precision"], amount)
+
+
+def made_on(row: Row) -> Machine:
+    """The machine, with its rates, on which a run was made; of an unknown processor the reference processor."""
+    return processor(row.machine).at(row.precision)
 
 
 def settings_key(settings: Mapping[str, Any]) -> str:
@@ -132,7 +140,7 @@ def load_shipped() -> tuple[tuple[float, ...], list[Row]]:
 def keep(rows: Iterable[Row], efficiencies: Sequence[float], path: Path = SHIPPED) -> None:
     """Write the table, one line per run, compressed; equal rows give equal bytes."""
     lines = [
-        json.dumps([*row[:6], *map(_short, row[6:8]), *row[8:10], row[10] and [*map(_short, row[10])]])
+        json.dumps([*row[:6], *map(_short, row[6:8]), *row[8:11], row[11] and [*map(_short, row[11])]])
         for row in rows
     ]
     head = json.dumps([round(one, 4) for one in efficiencies])

@@ -3,8 +3,9 @@
 .. math:: t = c_f / C + p_f / P + b / W + n / N
 
 is the time in seconds for :math:`c_f` operations in convolutions, :math:`p_f` in matrix products, :math:`b` bytes moved and
-:math:`n` calls, on a machine that does C, P, W and N of these per second. The model assumes that nothing overlaps. Its errors
-are corrected by :mod:`relearn.forecast.correction`.
+:math:`n` calls, on a machine that does C, P, W and N of these per second. With ``bf16``, C and P are those of bfloat16; the rest
+does not change, because autocast keeps sums, norms and weights in single precision. The model assumes that nothing overlaps. Its
+errors are corrected by :mod:`relearn.forecast.correction`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,8 @@ class Machine:
         gpus: GPUs that jobs may use; 0: jobs run on the cores.
         source: where the numbers come from.
         spread: factor by which real times may differ from these rates either way, if no record corrects them.
+        bf16_convolutions, bf16_products: floating point operations per second in bfloat16; 0: as in single precision.
+        precision: ``fp32`` or ``bf16``, in which the jobs run.
     """
 
     name: str
@@ -48,12 +52,20 @@ class Machine:
     gpus: int = 0
     source: str = ""
     spread: float = 3.0
+    bf16_convolutions: float = 0.0
+    bf16_products: float = 0.0
+    precision: str = "fp32"
+
+    def at(self, precision: str) -> Machine:
+        """The same machine with its jobs in this precision."""
+        return self if precision == self.precision else replace(self, precision=precision)
 
     def terms(self, amount: Amount) -> tuple[float, float, float, float, float]:
         """Seconds for convolutions, matrix products, bytes moved, calls, and one start."""
+        half = self.precision == "bf16"
         return (
-            amount.convolutions / self.convolutions,
-            amount.products / self.products,
+            amount.convolutions / ((half and self.bf16_convolutions) or self.convolutions),
+            amount.products / ((half and self.bf16_products) or self.products),
             amount.moved / self.bandwidth,
             amount.calls / self.calls,
             self.start_s,
@@ -76,10 +88,22 @@ def keep(machine: Machine, path: Path | None = None) -> Path:
 
 
 def this_machine(cores: int | None = None) -> Machine:
-    """This machine as calibrated; if it was not, the reference processor (see ``source``)."""
+    """This machine as calibrated; if it was not, the shipped processor of its name, or the reference processor (see ``source``)."""
+    from relearn.runs import provenance
+
     path = own_file()
-    found = _machine(_json(path), path) if path.is_file() else device("cpu")
+    if path.is_file():
+        found = _machine(_json(path), path)
+    else:
+        found = processor(str(provenance.machine("cpu", "fp32", 1)["cpu"]))
     return replace(found, cores=cores or processors())
+
+
+@cache
+def processor(name: str) -> Machine:
+    """The shipped processor of this name; if there is none, the reference processor."""
+    known = [_machine(one, SHIPPED) for one in _json(SHIPPED).values()]
+    return next((one for one in known if one.name == name and not one.gpus), device("cpu"))
 
 
 def device(name: str) -> Machine:

@@ -41,7 +41,7 @@ def expected_seconds(study: str, step: str, settings: Mapping[str, Any]) -> floa
 @cache
 def _correction(scale: str) -> Correction:
     efficiencies, rows = evidence.load_shipped()
-    return Correction(machine.this_machine(), efficiencies, rows, scale, reference=machine.device("cpu"))
+    return Correction(machine.this_machine(), efficiencies, rows, scale, made_on=evidence.made_on)
 
 
 @cache

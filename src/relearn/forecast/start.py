@@ -22,7 +22,11 @@ class Start(NamedTuple):
 
 
 def start(
-    params: Mapping[str, Any], folders: Collection[str], why: Mapping[str, str], cores: int | None = None
+    params: Mapping[str, Any],
+    folders: Collection[str],
+    why: Mapping[str, str],
+    cores: int | None = None,
+    precision: str = "fp32",
 ) -> Start:
     """The forecast of the jobs that an engine is about to run.
 
@@ -31,8 +35,9 @@ def start(
         folders: the folders of their records.
         why: the engine's reason for each folder, in a word or two.
         cores: number of cores that the engine may use.
+        precision: of the jobs.
     """
-    on = machine.this_machine(cores)
+    on = machine.this_machine(cores).at(precision)
     book = planned.jobs_of(params)
     jobs = [book[folder] for folder in folders if folder in book]
     fixed = summary.correction(params["scale"], on, records_of(jobs), jobs)

@@ -128,7 +128,6 @@ def correction(
 ) -> Correction:
     """The cost model of a machine, corrected by the shipped table and by this checkout's own records."""
     efficiencies, rows = evidence.load_shipped()
-    reference = machine.device("cpu")
     own = []
     for job in jobs:
         record = (records or {}).get(job.folder, {})
@@ -136,7 +135,7 @@ def correction(
             own.append(evidence.row_of(record, job))
     newer = {row.run for row in own}
     older = [row for row in rows if row.run not in newer]
-    return Correction(on, efficiencies, older, scale, own=() if on.gpus else own, reference=reference)
+    return Correction(on, efficiencies, older, scale, own=() if on.gpus else own, made_on=evidence.made_on)
 
 
 def planned_job(job: Job, state: State, fixed: Correction) -> Planned:

@@ -18,7 +18,7 @@ def page(whole: Part, scale: str, on: Machine) -> str:
     """The printed table with its totals, then the longest chain, reasons and data sets."""
     unit = "GPU" if on.gpus else "CPU"
     lines = [
-        f"scale {scale} on {on.name}, {on.gpus or on.cores} {unit if on.gpus else 'cores'} ({on.source})",
+        f"scale {scale} on {on.name}, {on.gpus or on.cores} {unit if on.gpus else 'cores'}, {on.precision} ({on.source})",
         "",
     ]
     head = [*COLUMNS[:4], f"{unit} time", *COLUMNS[5:]]
