@@ -81,10 +81,26 @@ def report(name: str, rows: Sequence[Mapping[str, Any]], **facts: Any) -> None:
 
 
 def keep(name: str, document: Mapping[str, Any]) -> None:
-    """Write a benchmark's result into results.json in place of its last one."""
+    """Write a benchmark's result into results.json in place of its last one; one line a fact, and one a row."""
     kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
-    text = json.dumps(dict(sorted((kept | {name: document}).items())), indent=1, ensure_ascii=False)
-    RESULTS.write_text(text + "\n", encoding="utf-8")
+    RESULTS.write_text(_pretty(dict(sorted((kept | {name: document}).items()))) + "\n", encoding="utf-8")
+
+
+def _pretty(value: Any, depth: int = 0) -> str:
+    """JSON in which only documents and lists of rows take several lines."""
+    named = isinstance(value, dict)
+    opened, closed = ("{", "}") if named else ("[", "]")
+    items = list(value.items() if named else enumerate(value if isinstance(value, list) else []))
+    if depth > 2 or not any(isinstance(one, dict | list) for _, one in items):
+        return json.dumps(value, ensure_ascii=False)
+    lines = [
+        f"{json.dumps(key)}: {_pretty(one, depth + 1)}"
+        if isinstance(value, dict)
+        else _pretty(one, depth + 1)
+        for key, one in items
+    ]
+    pad = " " * (depth + 1)
+    return f"{opened}\n" + ",\n".join(pad + line for line in lines) + f"\n{pad[1:]}{closed}"
 
 
 def cpu_model() -> str:

@@ -44,14 +44,22 @@ def write(path: Path, columns: Mapping[str, Sequence[Any]], json_columns: Collec
     arrays = [pyarrow.array(values) for values in columns.values()]
     marks = [{JSON: b""} if name in json_columns else None for name in columns]
     fields = [pyarrow.field(name, array.type, metadata=m) for name, array, m in zip(columns, arrays, marks)]
-    numbers = [name for name, array in zip(columns, arrays) if array.type == pyarrow.float64()]
+    numbers = [
+        name for name, array in zip(columns, arrays) if array.type == pyarrow.float64() and varied(array)
+    ]
     parquet.write_table(
         pyarrow.table(arrays, schema=pyarrow.schema(fields)),
         path,
         compression="zstd",
-        compression_level=15,
+        compression_level=22,
         write_statistics=False,
         data_page_size=2**26,
         use_dictionary=[name for name in columns if name not in numbers],
         use_byte_stream_split=numbers,  # halves the size of single-precision values stored as double
     )
+
+
+def varied(array: Any) -> bool:
+    """Whether so many values differ that a dictionary of them would be larger than the bytes themselves, split by place."""
+    known = array.drop_null()
+    return len(known.unique()) > len(known) / 4
