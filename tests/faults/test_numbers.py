@@ -104,7 +104,8 @@ def test_a_poison_that_is_none_is_a_failed_attack_and_says_why(desk: Any, refere
         ({"epochs": 0}, 0, ""),
         ({"batch_size": 10**6, "epochs": 1}, 0, ""),
         ({"lr": -1.0}, 2, "Invalid learning rate"),
-        ({"optimizer": "newton"}, 2, "optimizer: found 'newton', allowed are sgd, adam"),
+        ({"schedule": "newton"}, 2, "newton"),
+        ({"optimizer": "sgd"}, 2, "the key training.optimizer is unknown; allowed in training: epochs, lr"),
     ],
 )
 def test_settings_at_the_edge_are_defined_or_refused(desk: Any, changes: dict, code: int, says: str) -> None:

@@ -12,6 +12,8 @@ import pytest
 
 from relearn.runs import provenance
 
+from .conftest import SPLIT
+
 PROGRAM = [sys.executable, "-m", "relearn"]
 WEIRD = "a b;c $(touch owned) `touch owned` & 'q\" é中文 -x " + "long" * 30
 
@@ -59,7 +61,7 @@ def test_names_are_names_and_never_commands(desk: Any, name: str) -> None:
 
 
 def test_a_name_longer_than_the_file_system_allows_is_one_line(desk: Any) -> None:
-    words = desk.words("prepare_images", "p" * 300, {"dataset": "digits"})
+    words = desk.words("prepare_images", "p" * 300, SPLIT)
     job = desk.run(*words)
     assert job.wait() == 4 and job.last.endswith("File name too long, the run needs to write there")
 

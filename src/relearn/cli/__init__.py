@@ -199,10 +199,10 @@ def run_step(study: Study, args: argparse.Namespace) -> int:
     if plugins.needed(args.code):
         plugins.register()
     step, words = import_module(study.steps[args.step]), f"{study.name} {args.step}"
-    settings = settings_of(step, args.settings, words)
     jobs, count = args.jobs_per_device or jobs_per_device(), _cuda_devices(step, args.device)
     with contextlib.ExitStack() as stack:
         stack.enter_context(console.tee(args.log))
+        settings = settings_of(step, args.settings, words)
         together = None
         if processes.launched():  # the launcher holds the devices
             device, together = stack.enter_context(processes.group(args.device))

@@ -12,6 +12,8 @@ from relearn.layers.long_short_attention_2d import LongShortAttention2d
 from relearn.measures.patch_similarity import patch_similarity
 from relearn.models import vision
 from relearn.runs import exit_codes
+from relearn.runs.settings import read
+from relearn.steps import train_vision
 from relearn.steps.tasks import vision_recipe
 from relearn.studies.long_short.networks import scaled
 from relearn.studies.long_short.steps.patch_similarity import summary
@@ -69,7 +71,9 @@ def test_rows_are_the_measure_of_the_file_and_of_its_start(bench: Bench) -> None
     done = measure(bench, "of_trained", "trained", 1)
     rows = bench.rows("of_trained")
     net = vision.FILE.load(bench.root / "trained/model.safetensors")
-    task: Any = vision_recipe.open_images(RECIPE, {"data": [bench.data]}, "cpu")
+    task: Any = vision_recipe.open_images(
+        read(train_vision.Settings, {**RECIPE, "network": NETWORK}), {"data": [bench.data]}, "cpu"
+    )
     images = evenly_spaced(task.test_images, 60)
     expected = patch_similarity(net, images)
     assert [row["moment"] for row in rows] == ["start"] * 3 + ["end"] * 3
