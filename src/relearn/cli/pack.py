@@ -49,7 +49,7 @@ exec "${PYTHON:-python3}" -m relearn.runs.node "$@"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
-    add("--study", nargs="+", default=[], help="studies, or other targets of snakemake; default: all")
+    add("--study", nargs="+", action="extend", default=[], help="studies, or other targets of snakemake; default: all")
     add("--out", type=Path, default=Path("pack.tar"), help="data parts are written to the same folder")
     add("--check", action="store_true", help="only the runs that `sh check.sh` there compares with the CPU")
     add("--part-mib", type=int, default=40, help="largest size of a file")
@@ -120,8 +120,9 @@ def words_of(job: Job) -> list[str]:
     words = jobs.shlex.split(job.command)[1:]
     words = words[: words.index("--out")]
     for word in MACHINE_WORDS:
-        at = words.index(word)
-        del words[at : at + 2]
+        if word in words:  # only trainings may have several processes
+            at = words.index(word)
+            del words[at : at + 2]
     return words
 
 
