@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from relearn.cli import jobs
+from relearn.cli import jobs, pack
 from relearn.cli.jobs import Job, in_order, job_of, script
 
 # A program in place of `relearn`: it notes its words and writes what a record holds of run and code.
@@ -207,3 +207,11 @@ def test_a_mistyped_target_is_answered_with_the_nearest() -> None:
     assert (
         jobs.unknown("results/a.json") == "no target or file results/a.json; `relearn list` names the targets"
     )
+
+
+@pytest.mark.parametrize("several", ["", " --processes 2"])
+def test_a_packed_job_keeps_only_what_does_not_depend_on_the_machine(several: str) -> None:
+    """Only trainings on several GPUs name their processes."""
+    line = f"relearn gradinit initialise --settings '{{}}' --seed 1{several} --threads 2 --device cpu --precision bf16"
+    found = pack.words_of(SimpleNamespace(command=f"{line} --out there --log one.log"))
+    assert found == ["gradinit", "initialise", "--settings", "{}", "--seed", "1"]

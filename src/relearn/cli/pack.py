@@ -49,7 +49,13 @@ exec "${PYTHON:-python3}" -m relearn.runs.node "$@"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
-    add("--study", nargs="+", action="extend", default=[], help="studies, or other targets of snakemake; default: all")
+    add(
+        "--study",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="studies, or other targets of snakemake; default: all",
+    )
     add("--out", type=Path, default=Path("pack.tar"), help="data parts are written to the same folder")
     add("--check", action="store_true", help="only the runs that `sh check.sh` there compares with the CPU")
     add("--part-mib", type=int, default=40, help="largest size of a file")
