@@ -213,5 +213,5 @@ def test_a_mistyped_target_is_answered_with_the_nearest() -> None:
 def test_a_packed_job_keeps_only_what_does_not_depend_on_the_machine(several: str) -> None:
     """Only trainings on several GPUs name their processes."""
     line = f"relearn gradinit initialise --settings '{{}}' --seed 1{several} --threads 2 --device cpu --precision bf16"
-    found = pack.words_of(SimpleNamespace(command=f"{line} --out there --log one.log"))
+    found = pack.words_of(replace(job_at("x"), command=f"{line} --out there --log one.log"))
     assert found == ["gradinit", "initialise", "--settings", "{}", "--seed", "1"]
