@@ -272,6 +272,7 @@ def test_better_compares_with_constant_answers() -> None:
         ({"pretrain": {"steps": 3}}, "the key pretrain.warmup_steps is missing; found in pretrain: steps"),
         ({"finetune": {**STAGE, "steps": 0}}, "finetune.steps, evaluations: less than 1"),
         ({"max_length": 24, "window": 0, "rank": 0}, "window and rank: both 0"),
+        ({"rank": None}, "rank: found null, allowed: an integer, for long_short"),
     ],
 )
 def test_wrong_arguments_are_refused(
