@@ -5,8 +5,8 @@ of NOISE has a random label, which the filter should drop. Each index answers fo
 own neighbour here). Seconds of the search are for these rows, those of ``build`` for all N points. The exact search is the
 package's own, whose product runs through the same points.
 
-    python benchmarks/deep_knn_scale.py              # N = 10⁵; about 30 CPU seconds and 2 GB
-    python benchmarks/deep_knn_scale.py --million    # N = 10⁶; about ten CPU minutes and 14 GB
+    python benchmarks/deep_knn_scale.py              # N = 10⁵; two to three CPU minutes, most of them for the codes
+    python benchmarks/deep_knn_scale.py --million    # N = 10⁶; about seven CPU minutes and at least 9 GB of memory
     python benchmarks/deep_knn_scale.py --forecast   # what 10⁶ to 10⁹ points would cost; needs neither torch nor FAISS
 """
 

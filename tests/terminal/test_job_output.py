@@ -22,6 +22,7 @@ def test_a_failing_job_says_why_in_its_log_and_only_there_if_asked(
     assert cli.main(words(tmp_path)) == 2
     said = capfd.readouterr()
     log = (tmp_path / "logs/one.log").read_text()
+    assert "Traceback" in log
     if alone:
         assert (said.out, said.err) == ("", "")
         assert log.splitlines()[-1].startswith("relearn lrformer check_theorems: ")

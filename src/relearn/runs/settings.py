@@ -91,9 +91,7 @@ NAMES = {float: "a number", int: "an integer", bool: "true or false", str: "text
 def _fields(kind: Any) -> tuple[dict[str, tuple[Any, dataclasses.Field[Any]]], str | None]:
     """Type and definition of each field by name, and the name of the field that takes the rest."""
     hints = get_type_hints(kind)
-    fields: dict[str, tuple[Any, dataclasses.Field[Any]]] = {}
-    for one in dataclasses.fields(kind):
-        fields[one.name] = (hints[one.name], one)
+    fields = {one.name: (hints[one.name], one) for one in dataclasses.fields(kind)}
     taking = next((name for name, (_, one) in fields.items() if REST in one.metadata), None)
     return fields, taking
 
@@ -127,7 +125,8 @@ def _one_of(kinds: Sequence[Any], values: Any, path: str) -> Any:
         return read(records[0], values, path)
     if records and isinstance(values, Mapping):
         for kind in records:
-            if all(_told(values, name, field) in get_args(hint) for name, hint, field in _literals(kind)):
+            literals = _literals(kind)
+            if all(values.get(name, field.default) in get_args(hint) for name, hint, field in literals):
                 return read(kind, values, path)
         name = _literals(records[0])[0][0]
         allowed = dict.fromkeys(
@@ -151,10 +150,6 @@ def _one_of(kinds: Sequence[Any], values: Any, path: str) -> Any:
 def _literals(kind: Any) -> list[tuple[str, Any, dataclasses.Field[Any]]]:
     fields = _fields(kind)[0]
     return [(name, hint, field) for name, (hint, field) in fields.items() if get_origin(hint) is Literal]
-
-
-def _told(values: Mapping[str, Any], name: str, field: dataclasses.Field[Any]) -> Any:
-    return values.get(name, field.default)
 
 
 def _items(arguments: tuple[Any, ...], values: Any, path: str) -> list[Any]:

@@ -28,7 +28,7 @@ class Recipe:
     warmup_steps: int
     clip_norm: float | None
 
-    def arguments(self) -> dict[str, Any]:
+    def fit_arguments(self) -> dict[str, Any]:
         """The arguments of `fit`."""
         row, every = spacing(self.steps, self.evaluations)
         return {
@@ -51,8 +51,8 @@ class AdamRecipe(Recipe):
     betas: tuple[float, float]
     adam_eps: float
 
-    def arguments(self) -> dict[str, Any]:
-        return {**super().arguments(), "optimizer": "adamw", "betas": self.betas, "eps": self.adam_eps}
+    def fit_arguments(self) -> dict[str, Any]:
+        return {**super().fit_arguments(), "optimizer": "adamw", "betas": self.betas, "eps": self.adam_eps}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class SgdEpochs:
     weight_decay: float
     schedule: str
 
-    def arguments(self) -> dict[str, Any]:
+    def fit_arguments(self) -> dict[str, Any]:
         """The arguments of `fit`."""
         return {
             "epochs": self.epochs,
@@ -88,8 +88,8 @@ class SgdOnImages(SgdEpochs):
     crop_padding: int
     flip: bool
 
-    def arguments(self) -> dict[str, Any]:
+    def fit_arguments(self) -> dict[str, Any]:
         from relearn.methods.augmentation import crop_and_flip
 
         augment = crop_and_flip(self.crop_padding, self.flip)
-        return {**super().arguments(), "batch_size": self.batch_size, "augment": augment}
+        return {**super().fit_arguments(), "batch_size": self.batch_size, "augment": augment}

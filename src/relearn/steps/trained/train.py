@@ -80,7 +80,7 @@ def train(
             log=run.log,
             progress=clock.counting(progress),
             checkpoint=Checkpoint(run.work / "fit"),
-            **{**recipe.arguments(), **more},
+            **{**recipe.fit_arguments(), **more},
         )
         clock.stop()
     net.eval()

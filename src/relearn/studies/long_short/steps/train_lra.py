@@ -48,7 +48,7 @@ LOADED = 20  # number of batches used to time batch creation
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(AdamRecipe):
     attention: str
     arguments: Mapping[str, Any]
     layers: int
@@ -60,15 +60,6 @@ class Settings:
     pooling: str | None
     batch_size: int
     trim: bool
-    steps: int
-    evaluations: int
-    lr: float
-    weight_decay: float
-    schedule: str
-    warmup_steps: int
-    clip_norm: float | None
-    betas: tuple[float, float]
-    adam_eps: float
 
 
 def run(run: Any, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
@@ -112,17 +103,7 @@ def run(run: Any, settings: Settings, inputs: dict[str, list[Path]], device: str
         f"train_lra {data.task} {settings.attention}",
         net,
         source,
-        recipe=AdamRecipe(
-            steps=settings.steps,
-            evaluations=settings.evaluations,
-            lr=settings.lr,
-            weight_decay=settings.weight_decay,
-            schedule=settings.schedule,
-            warmup_steps=settings.warmup_steps,
-            clip_norm=settings.clip_norm,
-            betas=settings.betas,
-            adam_eps=settings.adam_eps,
-        ),
+        recipe=settings,
         evaluate=evaluate,
         judged_by="dev_accuracy_frac",
         device=device,

@@ -72,7 +72,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
             log=run.log,
             progress=progress,
             checkpoint=Checkpoint(run.work / "fit"),
-            **settings.training.arguments(),
+            **settings.training.fit_arguments(),
         )
     net.eval()
     files.save(net, run.output("weights.safetensors"), description)

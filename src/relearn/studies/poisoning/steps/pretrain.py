@@ -68,7 +68,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
             log=run.log,
             progress=progress,
             checkpoint=Checkpoint(run.work / "fit"),
-            **recipe.arguments(),
+            **recipe.fit_arguments(),
         )
     net.eval()
     test_images, test_labels = data.test()
