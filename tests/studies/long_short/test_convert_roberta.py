@@ -15,10 +15,8 @@ from relearn.models.long_short_roberta import transformers
 from relearn.models.roberta_calls import Classes, Guesses
 from relearn.runs import record
 from relearn.runs.settings import read
-from relearn.steps.trained import masked_tokens
-from relearn.studies.long_short.steps import convert_roberta as adapt
-from relearn.studies.long_short.steps import convert_start as adapt_start
-from relearn.studies.long_short.steps import mlm_losses as adapt_losses
+from relearn.steps.trained import masked_tokens, recipe
+from relearn.studies.long_short.steps import convert_roberta, convert_start, mlm_losses
 
 from ...steps.recorded import by_command, killed, rows_of
 
@@ -53,7 +51,7 @@ SETTINGS: dict[str, Any] = {
     "clip_norm": None,
     "evaluations": 3,
 }
-OWN = read(adapt.Settings, SETTINGS)
+OWN = read(convert_roberta.Settings, SETTINGS)
 FULL = {"attention": "full", "convert_pretrain": None, "max_length": None, "window": None, "rank": None}
 
 
@@ -61,7 +59,7 @@ class Bench:
     """Runs of the step in one folder."""
 
     def __init__(self, root: Path) -> None:
-        self.runs = root / "results/mini/runs/long_short/adapt"
+        self.runs = root / "results/mini/runs/long_short/convert_roberta"
 
     def run(self, name: str, *, seed: int = 0, code: int = 0, **changes: Any) -> dict[str, Any]:
         settings = {**copy.deepcopy(SETTINGS), **changes}
@@ -73,7 +71,7 @@ class Bench:
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    bench = Bench(tmp_path_factory.mktemp("adapt"))
+    bench = Bench(tmp_path_factory.mktemp("convert_roberta"))
     bench.run("run")
     bench.run("full", **FULL)
     return bench
@@ -92,7 +90,7 @@ def test_the_record_says_what_the_files_hold(bench: Bench) -> None:
     )
     assert record.verify_outputs(done) == [] and done["outcome"] == "ok"
     assert set(done["outputs"]) == {"history.csv", "predictions.csv", "model.safetensors"}
-    assert tuple(history[0]) == adapt.HISTORY and len(rows) == 40
+    assert tuple(history[0]) == convert_roberta.HISTORY and len(rows) == 40
     found = done["metrics"]
     assert found["acc_frac"] == sum(row["label"] == row["predicted"] for row in rows) / 40
     tested = [float(row["dev_accuracy_frac"]) for row in history if row["dev_accuracy_frac"]]
@@ -125,8 +123,8 @@ def test_what_each_stage_did(bench: Bench) -> None:
 
 def test_the_file_is_the_network_that_was_tested(bench: Bench) -> None:
     """One text at a time, without padding."""
-    texts, _ = adapt_start.read(OWN)
-    _, tokenizer = adapt_start.start(OWN, texts["train"][0])
+    texts, _ = convert_start.read(OWN)
+    _, tokenizer = convert_start.start(OWN, texts["train"][0])
     for name, longest in (("run", 24), ("full", 12)):
         net = Classes(files.load(bench.runs / name / "model.safetensors"))
         for text, row in zip(
@@ -139,10 +137,10 @@ def test_the_file_is_the_network_that_was_tested(bench: Bench) -> None:
 
 def test_losses_are_of_hidden_tokens_and_alone() -> None:
     """A part's loss from whole logits, one sequence at a time."""
-    texts, _ = adapt_start.read(OWN)
-    net, tokenizer = adapt_start.start(OWN, texts["train"][0])
+    texts, _ = convert_start.read(OWN)
+    net, tokenizer = convert_start.start(OWN, texts["train"][0])
     net.eval()
-    part = adapt_start.token_batches(texts["valid"], tokenizer, 12, 8, 0.15, "cpu")
+    part = convert_start.token_batches(texts["valid"], tokenizer, 12, 8, 0.15, "cpu")
     total: list[float] = []
     for (tokens, real, _), targets in part.in_order():
         for row, seen, wanted in zip(tokens, real, targets):
@@ -195,7 +193,7 @@ def test_a_killed_run_goes_on_where_it_was(
         monkeypatch.context() as patched,
         killed(lambda one, state: one.folder.name == stage and state["steps"] == at),
     ):
-        patched.setattr(adapt, "SAVED", 5)
+        patched.setattr(recipe, "FEWEST_STEPS", 5)
         bench.run(name, code=130)
     assert not (bench.runs / name / "record.json").exists()
     resumed = bench.run(name)
@@ -209,7 +207,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint as a hub's: weights, configuration and tokenizer.json."""
     path = tmp_path_factory.mktemp("checkpoint")
     torch.manual_seed(3)
-    net, tokenizer = adapt_start.start(OWN, adapt_start.read(OWN)[0]["train"][0])
+    net, tokenizer = convert_start.start(OWN, convert_start.read(OWN)[0]["train"][0])
     net.save_pretrained(path)
     (path / "tokenizer.json").write_text(tokenizer.to_json())
     return path
@@ -259,9 +257,9 @@ def test_a_run_that_learns_nothing_says_so(bench: Bench) -> None:
 
 def test_better_compares_with_constant_answers() -> None:
     low, high = 0.97 * math.log(2), 0.99 * math.log(2)
-    assert adapt_losses.better({"train_loss_nats": low, "acc_frac": 0.5}, 0.5, 100)
-    assert not adapt_losses.better({"train_loss_nats": high, "acc_frac": 0.59}, 0.5, 100)
-    assert adapt_losses.better({"train_loss_nats": high, "acc_frac": 0.61}, 0.5, 100)
+    assert mlm_losses.better({"train_loss_nats": low, "acc_frac": 0.5}, 0.5, 100)
+    assert not mlm_losses.better({"train_loss_nats": high, "acc_frac": 0.59}, 0.5, 100)
+    assert mlm_losses.better({"train_loss_nats": high, "acc_frac": 0.61}, 0.5, 100)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 
 NEEDS_TORCH = True
 HISTORY = ("stage", "step", "loss", "dev_accuracy_frac", "lr")
-SAVED = 50  # minimum number of steps between two checkpoints
 
 
 def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
@@ -233,10 +232,20 @@ def train(
     from relearn.methods.fit import fit
     from relearn.runs.checkpoint import Checkpoint
     from relearn.runs.console import Progress
+    from relearn.steps.trained.recipe import AdamRecipe
     from relearn.steps.trained.seed import seed_of
-    from relearn.steps.trained.spacing import spacing
 
-    row, every = spacing(own.steps, settings.evaluations)
+    recipe = AdamRecipe(
+        steps=own.steps,
+        evaluations=settings.evaluations,
+        lr=own.lr,
+        weight_decay=own.weight_decay,
+        schedule=settings.schedule,
+        warmup_steps=own.warmup_steps,
+        clip_norm=settings.clip_norm,
+        betas=settings.betas,
+        adam_eps=settings.adam_eps,
+    )
     with Progress(f"convert_roberta {settings.attention} {name}") as progress:
         clock.start()
         fitted = fit(
@@ -244,24 +253,13 @@ def train(
             part,
             loss=loss,
             terms=terms if part.hidden_frac is not None else None,
-            steps=own.steps,
-            lr=own.lr,
-            warmup_steps=own.warmup_steps,
-            weight_decay=own.weight_decay,
-            optimizer="adamw",
-            betas=settings.betas,
-            eps=settings.adam_eps,
-            schedule=settings.schedule,
-            clip_norm=settings.clip_norm,
+            **recipe.fit_arguments(),
             seed=seed_of({"stage": name}, run.seed, "stage"),  # the same batches for every attention
             precision=precision,
             evaluate=evaluate,
-            evaluate_every=every,
-            history_steps=row,
             log=lambda step, **values: run.log(before + step, **values),
             progress=clock.counting(progress),
             checkpoint=Checkpoint(run.work / name),
-            checkpoint_steps=max(SAVED, own.steps // 10),
         )
         clock.stop()
     model.eval()
