@@ -155,18 +155,18 @@ def test_the_first_screen_says_what_holds(make_page):
         (parts["root"] / "figures" / "claims_forest.png").unlink()
 
 
-def test_the_first_sentence_counts_the_claims_of_studies_with_runs(make_page):
+def test_the_first_sentence_counts_the_claims_of_studies_with_a_verdict(make_page):
     """A scale that is published study by study must not seem to have failed on what has not run yet."""
     html, parts = make_page
     own = [one for one in parts["claims"] if one.section == "poisoning"]
     assert len(own) < len(parts["claims"]) and claims.with_runs(parts["claims"]) == own
     made = html()
     assert f" of {sum(claims.tally(own).values())} claims are reproduced" in made
-    assert "without runs so far: Starts." in made
+    assert "without one so far: Starts." in made
     nothing = [replace(one, verdict="not_run") for one in parts["claims"]]
     made = html(claims=nothing)
     assert f"0 of {sum(claims.tally(nothing).values())} claims are reproduced" in made
-    assert "without runs so far" not in made
+    assert "without one so far" not in made
 
 
 def test_tables_have_captions_heads_of_rows_and_columns_and_scroll_alone(make_page):
