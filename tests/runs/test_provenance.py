@@ -67,3 +67,17 @@ def test_cost_counts_this_process_and_its_children() -> None:
     cost = meter.read("cpu")
     assert cost["cpu_s"] >= 0.3 and cost["wall_s"] >= 0.3 and cost["device_s"] is None
     assert cost["peak_memory_bytes"] > len(held)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("model name\t: Fast 3000\nflags\t\t: fpu avx2\nmodel name\t: Fast 3000\nflags\t\t: amx_bf16", "Fast 3000, AVX2"),
+        ("model name\t: Fast 3000\nflags\t\t: avx512_bf16 avx2 avx512f", "Fast 3000, AVX-512 with bf16"),
+        ("model name\t: Old 1\nflags\t\t: fpu", "Old 1"),
+        ("processor\t: 0\nModel\t\t: A Board\n", "A Board"),
+        ("flags\t\t: avx2", ""),
+    ],
+)  # fmt: skip
+def test_a_processor_is_named_with_its_widest_vector_instructions(text: str, name: str) -> None:
+    assert provenance.cpu_name(text) == name

@@ -101,9 +101,13 @@ def this_machine(cores: int | None = None) -> Machine:
 
 @cache
 def processor(name: str) -> Machine:
-    """The shipped processor of this name; if there is none, the reference processor."""
-    known = [_machine(one, SHIPPED) for one in _json(SHIPPED).values()]
-    return next((one for one in known if one.name == name and not one.gpus), device("cpu"))
+    """The shipped processor of this name, else the one of this model with other instructions, else the reference processor."""
+    known = [one for one in (_machine(values, SHIPPED) for values in _json(SHIPPED).values()) if not one.gpus]
+    models = [
+        name,
+        name.partition(", ")[0],
+    ]  # the name ends with the vector instructions, see provenance.VECTORS
+    return next((one for model in models for one in known if one.name == model), device("cpu"))
 
 
 def device(name: str) -> Machine:
