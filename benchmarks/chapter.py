@@ -1,21 +1,16 @@
-"""Wall time of all chapters at mini, or of one, from scratch in a separate folder; and the cost of a killed attack.
+"""Wall time of all chapters at mini, or of one, from scratch in a separate folder, with and without warm starts.
 
 `chapter_s`: wall seconds of `snakemake --cores 2` on a copy of this checkout without any results (bounds in CHAPTERS; a single
-chapter is timed without the report). It is wall time, because users wait for it; report what else the machine did. `redone`:
-iterations that an attack computes twice if `kill -9` hits it at a random point, over several kills, compared with the interval of
-its checkpoints (bound: one interval).
+chapter is timed without the report). It is wall time, because users wait for it; report what else the machine did. With `--cold`
+the chapter then runs again without warm starts; `saved_frac` is the share of that wall time that warm starts save.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import random
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -25,7 +20,6 @@ from timing import report
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("Snakefile", "workflow", "params.yaml", "params", "src", "results/.gitkeep")
-ITERATIONS, KILLS = 200, 5
 # the targets of a chapter, and its time limit in seconds
 CHAPTERS: dict[str, tuple[list[str], float]] = {
     "all": ([], 1800.0),
@@ -38,7 +32,7 @@ CHAPTERS: dict[str, tuple[list[str], float]] = {
 }
 
 
-def chapter(folder: Path, name: str) -> dict[str, float | str]:
+def chapter(folder: Path, name: str, *, warm: bool = True) -> dict[str, float | str]:
     """Return wall seconds, CPU seconds and the number of jobs of a chapter."""
     targets, wanted = CHAPTERS[name]
     for part in PARTS:
@@ -49,6 +43,8 @@ def chapter(folder: Path, name: str) -> dict[str, float | str]:
         elif source.exists():
             shutil.copy(source, target)
     environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "MLFLOW_DISABLE_TELEMETRY": "true"}
+    if not warm:
+        environment["RELEARN_WARM"] = "off"
     before, start = os.times(), time.perf_counter()
     done = subprocess.run(
         ["snakemake", "--cores", "2", "--", *targets] if targets else ["snakemake", "--cores", "2"],
@@ -71,80 +67,18 @@ def chapter(folder: Path, name: str) -> dict[str, float | str]:
     }
 
 
-def killed(folder: Path) -> dict[str, float]:
-    """Kill an attack on one network of the finished chapter at a random iteration, and restart it."""
-    runs = Path("results/mini/runs/poisoning")
-    settings = {
-        "attack": "convex_polytope",
-        "eps": 0.2,
-        "lr": 0.04,
-        "iterations": ITERATIONS,
-        "dropout": True,
-    }
-    settings |= {"poison_class": 1, "target_class": 8, "poisons": 5, "targets": 20}
-    environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "RELEARN_WARM": "off"}
-    redone = []
-    for kill in range(KILLS):
-        out = f"killed/runs/poisoning/craft/{kill}"
-        command = [
-            sys.executable,
-            "-m",
-            "relearn.cli",
-            "poisoning",
-            "craft",
-            "--settings",
-            json.dumps(settings),
-        ]
-        command += [
-            "--input",
-            "data",
-            f"{runs}/prepare/digits/data.safetensors",
-            "--out",
-            out,
-            "--device",
-            "cpu",
-        ]
-        weights = "pretrain/substitute/SENet18-drop0.2/seed0/weights.safetensors"
-        command += ["--input", "substitutes", f"{runs}/{weights}", "--label", "attack=convex_polytope"]
-        job = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL)
-        at = random.Random(kill).randrange(20, ITERATIONS - 20)
-        while not (spool := _spool(folder)) or _steps(spool)[-1] < at:
-            time.sleep(0.02)
-        job.send_signal(signal.SIGKILL)
-        job.wait()
-        subprocess.run(command, cwd=folder, env=environment, check=True, stderr=subprocess.DEVNULL)
-        steps = _steps(spool)
-        redone.append(len(steps) - len(set(steps)))
-        shutil.rmtree(folder / "killed")
-    return {"kills": KILLS, "redone_most": max(redone), "interval": ITERATIONS // 10}
-
-
-def _spool(folder: Path) -> Path | None:
-    found = list((folder / "killed").glob("**/spool/*.jsonl"))
-    return found[0] if found and _steps(found[0]) else None
-
-
-def _steps(spool: Path) -> list[int]:
-    steps = []
-    for line in spool.read_bytes().splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:  # the line truncated by the kill
-            continue
-        if isinstance(event.get("step"), int):  # the first line has the step's name under this key
-            steps.append(event["step"])
-    return steps
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--note", default="", help="what else the machine did")
     parser.add_argument("--chapter", choices=CHAPTERS, default="all")
+    parser.add_argument("--cold", action="store_true", help="run the chapter again without warm starts")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
         row: dict[str, Any] = {**chapter(Path(folder), args.chapter), "note": args.note}
-        if args.chapter in ("all", "poisoning"):
-            row |= killed(Path(folder))
+        if args.cold:
+            cold = chapter(Path(other), args.chapter, warm=False)
+            row |= {"cold_s": cold["chapter_s"], "cold_cpu_s": cold["chapter_cpu_s"]}
+            row["saved_frac"] = 1.0 - row["chapter_s"] / row["cold_s"]
     report("chapter" if args.chapter == "all" else f"chapter_{args.chapter}", [row])
 
 
