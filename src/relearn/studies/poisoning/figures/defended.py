@@ -145,6 +145,8 @@ def _bars(axes: Any, victims: list[str], rows: list[Row], points: list[dict[str,
         elif point["status"] == "no_value":
             _say(axes, x, "no attack succeeds", MUTED)
     axes.set_ylim(0, 1.04)
+    if any(point["low"] is not None for point in points):
+        _below(axes, -0.6, "n")
 
 
 def _bar(axes: Any, x: float, width: float, title: str, point: dict[str, Any]) -> None:
@@ -153,7 +155,7 @@ def _bar(axes: Any, x: float, width: float, title: str, point: dict[str, Any]) -
     if point["low"] is not None:
         lengths = [[point["value"] - point["low"]], [point["high"] - point["value"]]]
         axes.errorbar(x, point["value"], lengths, color=INK, lw=1, capsize=2.5, zorder=5)
-        _say(axes, x - 0.3 * width, f"n = {point['trials']}", INK)
+        _below(axes, x, str(point["trials"]))
         says += f", {plural(point['trials'], 'attack')}"
     if point["unfiltered"] is not None:
         axes.hlines(point["unfiltered"], x - width / 2, x + width / 2, color=INK, lw=1.6, zorder=4)
@@ -162,15 +164,14 @@ def _bar(axes: Any, x: float, width: float, title: str, point: dict[str, Any]) -
 
 
 def _say(axes: Any, x: float, words: str, colour: str) -> None:
-    look: Any = {
-        "rotation": 90,
-        "ha": "center",
-        "va": "bottom",
-        "color": colour,
-        "fontsize": SMALL,
-        "zorder": 7,
-    }
-    axes.text(x, 0.03, words, **look)
+    look: Any = {"rotation": 90, "ha": "center", "va": "bottom", "zorder": 7}
+    axes.text(x, 0.03, words, color=colour, fontsize=SMALL, **look)
+
+
+def _below(axes: Any, x: float, words: str) -> None:
+    """Write under the axis: a number of attacks, or its name at the left end."""
+    place: Any = {"textcoords": "offset points", "ha": "center", "va": "top"}
+    axes.annotate(words, (x, 0), (0, -3), color=MUTED, fontsize=SMALL, **place)
 
 
 def _look() -> dict[str, Any]:
