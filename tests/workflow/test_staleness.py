@@ -7,7 +7,7 @@ parameter says here what it touches.
 
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from itertools import chain, zip_longest
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -532,18 +532,34 @@ def edit_of(scratch: Any, key: str, value: Any) -> Edit:
     return key, {"source": texts}, steps, patterns
 
 
+def heads(patterns: list[str]) -> set[str]:
+    """What is fixed at the start of each pattern of a run."""
+    return {pattern.partition("*")[0] for pattern in patterns if pattern != "render"}
+
+
+def apart(one: Edit, other: Edit) -> bool:
+    """Whether nothing can be touched by both edits but the report, by neither alone: so neither hides what the other fails to do."""
+    ours, theirs = heads(one[3]), heads(other[3])
+    reported = "render" in one[3] and "render" in other[3]
+    return (bool(ours and theirs) or not reported) and not any(
+        a.startswith(b) or b.startswith(a) for a in ours for b in theirs
+    )
+
+
 def together(edits: list[Edit]) -> list[Edit]:
-    """Several edits of params.yaml as one, a study each: what they touch is the union, and the engines start less often."""
-    queues: dict[str, list[Edit]] = {}
-    alone = [edit for edit in edits if edit[0] not in LEAVES]
-    for edit in edits:
-        if edit[0] in LEAVES:
-            queues.setdefault(edit[0].partition(".")[0], []).append(edit)
-    for batch in zip_longest(*queues.values()):
-        names, found, steps, patterns = zip(*(edit for edit in batch if edit))
-        values = {key: value for edit in found for key, value in edit["params"].items()}
-        alone.append((" and ".join(names), {"params": values}, set().union(*steps), [*chain(*patterns)]))
-    return alone
+    """Edits of params.yaml that touch different runs as one: what they touch is the union, and the engines are asked less often."""
+    found = [edit for edit in edits if edit[0] not in LEAVES]
+    batches: list[list[Edit]] = []
+    for edit in (edit for edit in edits if edit[0] in LEAVES):
+        batch = next((some for some in batches if all(apart(edit, other) for other in some)), None)
+        if batch is None:
+            batches.append(batch := [])
+        batch.append(edit)
+    for batch in batches:
+        names, changes, steps, patterns = zip(*batch)
+        values = {key: value for change in changes for key, value in change["params"].items()}
+        found.append((" and ".join(names), {"params": values}, set().union(*steps), [*chain(*patterns)]))
+    return found
 
 
 def check(scratch: Any, keys: Iterable[str]) -> None:
