@@ -167,7 +167,8 @@ def selection(words: Iterable[str], values: Mapping[str, Any]) -> list[str]:
     Raises:
         ValueError: no target or several have the name, or none of its runs is planned at this scale.
     """
-    found, planned = list[str](), None
+    found: list[str] = []
+    planned: Plans | None = None
     for word in words:
         if word == "all" or word in STUDIES or "/" in word:
             found.append(word)

@@ -39,7 +39,7 @@ def constrained(
     """
     if pretrained:
         raise ValueError("pretrained: found True, allowed: False; there are no weights of this network")
-    net = import_module("timm").create_model(of, **arguments)
+    net: nn.Module = import_module("timm").create_model(of, **arguments)
     side = arguments.get("img_size", 224)
     found = constrain(net, bound, kind=kind, method=method, shape=(arguments.get("in_chans", 3), side, side))
     if found.uncovered:
