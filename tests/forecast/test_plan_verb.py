@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from relearn import cli
+from relearn.cli import targets
 from relearn.forecast import planned
 from relearn.studies import STUDIES, parameters
 from relearn.studies.study import load
@@ -49,6 +50,56 @@ def test_the_page_needs_no_costly_library(mini: dict[str, Job]) -> None:
     assert last == "0 []"
     (total,) = [line for line in page if line.startswith("all ")]
     assert total.split()[1] == str(len(mini))  # whatever of it is done here
+
+
+def test_names_of_list_stand_for_their_runs_and_what_these_read(
+    mini: dict[str, Job], capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = parameters.load("params.yaml", scale="mini")
+    plans = targets.plans(values)
+    for names in (["claim:mask_reuse", "claim:yopo_not_better"], ["table2.2"], ["kim2020"], ["mask_reuse"]):
+        made_of = [path for name in names for path in targets.records(targets.find(name), plans)[0]]
+        found = planned.with_ancestors(mini, targets.selection(names, values))
+        assert {f"{job.folder}/record.json" for job in found} == set(targets.needed(made_of, plans)), names
+    one, two, both = (
+        {job.folder for job in planned.with_ancestors(mini, targets.selection(names, values))}
+        for names in (["kim2020.fig4"], ["claim:mask_reuse"], ["kim2020.fig4", "claim:mask_reuse"])
+    )
+    assert one | two == both and one and two and not one & two
+    assert targets.selection(["all", "poisoning", "freelb/finetune"], values) == [
+        *("all", "poisoning", "freelb/finetune")
+    ]
+    assert cli.main(["plan", "--scale", "mini", "--json", "claim:mask_reuse", "claim:yopo_not_better"]) == 0
+    found = planned.with_ancestors(mini, targets.selection(["mask_reuse", "yopo_not_better"], values))
+    assert sum(json.loads(capsys.readouterr().out)["jobs"].values()) == len(found)
+
+
+def test_a_name_loads_neither_torch_nor_pandas() -> None:
+    program = (
+        "import sys; from relearn import cli; status = cli.main(['plan', '--scale', 'mini', 'claim:mask_reuse']); "
+        "loaded = [name for name in ('torch', 'snakemake', 'pandas', 'scipy.stats') if name in sys.modules]; "
+        "print(status, loaded)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 []"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("claim:mask_reus", "did you mean claim:mask_reuse"),
+        ("xyzzy", "`relearn list` names all; allowed as well: all, study/step, a file or folder of a run"),
+        ("fig4", "allowed: one of kim2020.fig4, qi2023.fig4"),
+        ("freelb/nothing", "allowed: all, a study (poisoning, "),
+        ("qi2023.table8", "no run of it is planned at scale mini; allowed: another --scale"),
+    ],
+)
+def test_a_name_without_runs_is_refused_in_one_line(
+    name: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["plan", "--scale", "mini", name]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and says in said.err and said.err.count("\n") == 1
 
 
 def test_json_has_the_sums_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,6 +73,13 @@ RANGES: dict[str, Range] = {
         [[], ["CSwin-B", "LipsFormer-Swin-L"]],
         [["ViT-S"], ["Swin-T", "Swin-T"], "Swin-T"],
     ),
+    f"{Q}.grid.constrained.networks": (
+        [[], ["LipsFormer-CSwin-T"]],
+        [["Swin-T"], ["LipsFormer-Swin-T", "LipsFormer-Swin-T"], "LipsFormer-Swin-T"],
+    ),
+    f"{Q}.grid.constrained.bound": POSITIVE,
+    f"{Q}.grid.constrained.kind": (["spectral", "bjorck"], ["svd", 1]),
+    f"{Q}.grid.constrained.method": (["upper", "power"], ["exact", 1]),
     f"{Q}.throughput.networks": ([[], ["LipsFormer-Swin-B"]], [["Swin-T"], "LipsFormer-Swin-B"]),
     f"{Q}.throughput.size": ([32, 224], [31, 56.0]),
     f"{Q}.throughput.pairs": COUNT,

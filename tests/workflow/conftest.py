@@ -110,6 +110,7 @@ FEW: dict[str, Any] = {
     "lipsformer.count.networks": ["Swin-T", "CSwin-T", "LipsFormer-Swin-T"],
     "lipsformer.grid.ablation.variants": ["base", "warmup"],
     "lipsformer.grid.pairs.networks": ["Swin-T", "LipsFormer-Swin-S", "LipsFormer-Swin-B", "CSwin-T"],
+    "lipsformer.grid.constrained.networks": ["LipsFormer-Swin-S"],
     **{
         f"lipsformer.grid.sizes.{size}.average": 0.9 for size in "TSBL"
     },  # so that the average can be tested again

@@ -18,6 +18,7 @@ TRAINED = ["history.csv", "layers.csv", "alphas.csv", "model.safetensors"]
 ARTEFACTS = {  # beside the record and the trials; the names of a step mean the same in every study
     "prepare_images": ["data.safetensors"],
     "train_vision": TRAINED,
+    "train_constrained": TRAINED,
     "throughput": ["throughput.csv"],
     "count_params_flops": ["counts.csv"],
     "check_theorems": ["cases.csv"],

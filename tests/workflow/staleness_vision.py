@@ -8,7 +8,8 @@ STUDIES = (Q, T, Y)
 CLASSIFY = {study: f"{study}/train_vision" for study in STUDIES}
 PREPARE = {study: f"{study}/prepare_images" for study in STUDIES}
 THROUGHPUT, RETEST, UNCERTAINTY = f"{Q}/throughput", f"{Q}/evaluate_imagenet", f"{Y}/evaluate_uncertainty"
-STEPS = {*CLASSIFY.values(), *PREPARE.values(), THROUGHPUT, RETEST, UNCERTAINTY}
+CONSTRAINED = f"{Q}/train_constrained"
+STEPS = {*CLASSIFY.values(), *PREPARE.values(), CONSTRAINED, THROUGHPUT, RETEST, UNCERTAINTY}
 
 
 def trained(study: str, runs: str = "*") -> list[str]:
@@ -16,6 +17,8 @@ def trained(study: str, runs: str = "*") -> list[str]:
     looks = [f"{UNCERTAINTY}/{runs}"] if study == Y else []
     if study == Q and runs in ("*", "pairs/*", "pairs/CSwin-T/*"):
         looks = [f"{RETEST}/*"]  # of the one network that the scratch checkout tests again
+    if study == Q and runs in ("*", "pairs/*", "pairs/Lips*", "pairs/LipsFormer-Swin-S/*"):
+        looks.append(f"{CONSTRAINED}/*")  # the one network that is also trained under a constraint
     return [f"{CLASSIFY[study]}/{runs}", *looks, "render"]
 
 
@@ -77,6 +80,12 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{Q}.grid.ablation.variants", {CLASSIFY[Q], "render"}, trained(Q, "ablation/conv_a/*")),
     (f"{Q}.grid.pairs.networks", {CLASSIFY[Q], "render"}, trained(Q, "pairs/LipsFormer-CSwin-T/*")),
     (
+        f"{Q}.grid.constrained.networks",
+        {CLASSIFY[Q], CONSTRAINED, "render"},
+        [f"{CLASSIFY[Q]}/pairs/LipsFormer-CSwin-T/*", f"{CONSTRAINED}/LipsFormer-CSwin-T/*", "render"],
+    ),
+    (f"{Q}.grid.constrained.*", {CONSTRAINED}, [f"{CONSTRAINED}/*", "render"]),
+    (
         f"{Q}.grid.pairs.warmup_epochs",
         {CLASSIFY[Q]},
         [*trained(Q, "pairs/Swin-T/*"), *trained(Q, "pairs/CSwin-T/*")],
@@ -125,6 +134,9 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{Y}.network.maps": lambda name: {"xavier": "deit", "deit": "xavier"}[name],
     f"{Q}.grid.ablation.variants": lambda names: [*names, "conv_a"],
     f"{Q}.grid.pairs.networks": lambda names: [*names, "LipsFormer-CSwin-T"],
+    f"{Q}.grid.constrained.networks": lambda names: [*names, "LipsFormer-CSwin-T"],
+    f"{Q}.grid.constrained.kind": lambda name: "bjorck",
+    f"{Q}.grid.constrained.method": lambda name: "power",
     f"{Q}.throughput.networks": lambda names: [*names, "LipsFormer-Swin-B"],
     f"{Q}.retest.networks": lambda names: names[:-1],
     f"{Q}.retest.interpolation": lambda name: "bilinear",

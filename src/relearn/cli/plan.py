@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("target", nargs="*", help="a study, study/step, or a file or folder of a run; default: everything")
+    add(
+        "target",
+        nargs="*",
+        help="a name of `relearn list`, study/step, or a file or folder of a run; default: all",
+    )
     add("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
     add("--study", action="append", default=[], help="show only this study; may be repeated")
     add("--device", default="cpu", help="cpu (this machine) | a100 | h100 | h200, by published peak")
@@ -43,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    from relearn.cli import targets
     from relearn.forecast import machine, summary, text
     from relearn.studies import parameters
     from relearn.studies.study import load
@@ -60,7 +65,7 @@ def main(args: argparse.Namespace) -> int:
         return calibrate(params)
     on = machine.this_machine(args.cores) if args.device == "cpu" else machine.device(args.device)
     on = on.at(args.precision)
-    found = summary.forecast(params, args.target, on=on, studies=args.study)
+    found = summary.forecast(params, targets.selection(args.target, params), on=on, studies=args.study)
     if args.json:
         import json
 

@@ -60,13 +60,9 @@ def announce(target: Target, plans: targets.Plans, scale: str) -> str:
     Raises:
         ValueError: none at this scale.
     """
-    found, exact = targets.records(target, plans)
-    if not found:
-        raise ValueError(
-            f"found {target.name}: no run of it is planned at scale {scale}; allowed: another --scale"
-        )
+    found, exact = targets.records_at(scale, target, plans)
     needed = targets.needed(found, plans)
-    how = "" if exact else " (all runs of its steps: which of them it reads is known only after they finish)"
+    how = "" if exact else f" ({targets.ALL_OF_ITS_STEPS})"
     runs = f"{len(found)} run" + "s" * (len(found) != 1)
     return f"{target.name}: made of {runs}{how}; {len(needed)} with their inputs"
 

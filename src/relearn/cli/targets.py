@@ -8,6 +8,8 @@
 ``claim:NAME``            a claim of claims.yaml
 ========================  ======================================================================
 
+`relearn plan` also accepts ``all``, ``study/step`` and paths; :func:`selection` translates for them.
+
 A claim needs the runs that its predicate reads. A table or figure needs the runs that its cells and points read and the runs that its
 definition selects. All are evaluated on planned runs (:mod:`relearn.cli.planned_runs`). The tests compare the result with the runs
 that published results name.
@@ -16,6 +18,7 @@ that published results name.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +26,7 @@ from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from relearn.studies import STUDIES
 from relearn.studies.study import Study, all_studies, load
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
 KINDS = ("papers", "chapters", "studies", "tables", "figures", "claims")
 CLAIM = "claim:"
+ALL_OF_ITS_STEPS = "all runs of its steps: which of them it reads is known only after they finish"
 NUMBERED = re.compile(r"(table|fig|sec)\d")  # of a paper; our own are named by their whole id
 Plans = Mapping[str, Mapping[str, "Family"]]
 
@@ -133,6 +138,53 @@ def records(target: Target, plans: Plans) -> tuple[list[str], bool]:
         found = [run for run in found if run.step in {one.step for one in selected}] or found
     paths = {run.path for run in (*found, *selected)}
     return [run.path for run in runs if run.path in paths], exact
+
+
+def records_at(scale: str, target: Target, plans: Plans) -> tuple[list[str], bool]:
+    """As :func:`records`.
+
+    Raises:
+        ValueError: no run of the target is planned at this scale.
+    """
+    found, exact = records(target, plans)
+    if not found:
+        raise ValueError(
+            f"found {target.name}: no run of it is planned at scale {scale}; allowed: another --scale"
+        )
+    return found, exact
+
+
+def selection(words: Iterable[str], values: Mapping[str, Any]) -> list[str]:
+    """The words with every name of a paper, chapter, table, figure or claim replaced by the folders of its runs.
+
+    ``all``, studies and whatever has a slash (``study/step``, paths) are left to
+    :func:`relearn.forecast.planned.with_ancestors`.
+
+    Args:
+        words: what the user typed.
+        values: the parameters in force.
+
+    Raises:
+        ValueError: no target or several have the name, or none of its runs is planned at this scale.
+    """
+    found: list[str] = []
+    planned: Plans | None = None
+    for word in words:
+        if word == "all" or word in STUDIES or "/" in word:
+            found.append(word)
+            continue
+        try:
+            target = find(word)
+        except ValueError as error:
+            raise ValueError(
+                f"target: {error}; allowed as well: all, study/step, a file or folder of a run"
+            ) from None
+        planned = planned or plans(values)
+        paths, exact = records_at(values["scale"], target, planned)
+        if not exact:
+            print(f"{target.name}: {ALL_OF_ITS_STEPS}", file=sys.stderr)
+        found += [PurePosixPath(path).parent.as_posix() for path in paths]
+    return found
 
 
 def plans(values: Mapping[str, Any]) -> Plans:

@@ -55,7 +55,11 @@ def with_ancestors(book: Mapping[str, Job], targets: Sequence[str]) -> list[Job]
     """
     wanted: set[str] = set()
     for target in targets or ("all",):
-        found = [folder for folder, job in book.items() if matches(job, target.rstrip("/"))]
+        found = (
+            [target]
+            if target in book
+            else [folder for folder, job in book.items() if matches(job, target.rstrip("/"))]
+        )
         if not found:
             raise ValueError(
                 f"target: found {target}, allowed: all, a study ({', '.join(STUDIES)}), study/step, or a file or folder of a run"

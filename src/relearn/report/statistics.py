@@ -57,13 +57,13 @@ def clopper_pearson(successes: float, n: float, confidence: float = CONFIDENCE) 
     Raises:
         ValueError: n not positive, or successes outside [0, n].
     """
-    from scipy import stats
+    from scipy import special
 
     if not n > 0 or not 0 <= successes <= n:
         raise ValueError(f"clopper_pearson: found {successes} of {n}, allowed: 0 <= successes <= n, n > 0")
     tail, failures = (1 - confidence) / 2, n - successes
-    low = float(stats.beta.ppf(tail, successes, failures + 1)) if successes else 0.0
-    high = float(stats.beta.ppf(1 - tail, successes + 1, failures)) if failures else 1.0
+    low = float(special.betaincinv(successes, failures + 1, tail)) if successes else 0.0
+    high = float(special.betaincinv(successes + 1, failures, 1 - tail)) if failures else 1.0
     p = successes / n
     return Interval(p, min(low, p), max(high, p))  # keeps the estimate inside for fewer than one trial
 
@@ -101,7 +101,7 @@ def effective_trials(
     shares: Sequence[float], clusters: Sequence[Hashable], units: float = 1.0
 ) -> tuple[float, float]:
     """The mean p and the effective number of trials n* of :func:`clustered_share`; n* is 0 if no interval can be given."""
-    from scipy import stats
+    from scipy import special
 
     values = np.asarray(shares, dtype=float)
     if not units > 0 or not ((values >= 0) & (values <= 1)).all():
@@ -118,7 +118,7 @@ def effective_trials(
         np.isin(values, (0, 1)).all()
     )  # one binary outcome per cluster
     if variance > 1e-18 and not independent:
-        few = _z(CONFIDENCE) / float(stats.t.ppf(0.5 + CONFIDENCE / 2, groups - 1))
+        few = _z(CONFIDENCE) / float(special.stdtrit(groups - 1, 0.5 + CONFIDENCE / 2))
         trials = min(trials, p * (1 - p) / variance * few**2)
     return p, trials
 
@@ -143,8 +143,6 @@ def student_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Int
     Raises:
         ValueError: no values.
     """
-    from scipy import stats
-
     if len(values) == 0:
         raise ValueError("student_mean: found no values, allowed: at least 1")
     mean, spread = mean_spread(values)
@@ -152,7 +150,9 @@ def student_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Int
         return Interval(mean, -math.inf, math.inf)
     if np.ptp(values) <= 1e-12:  # rounding errors must not make equal values differ, nor differ from 0
         return Interval(round(mean, 12), round(mean, 12), round(mean, 12))
-    half = float(stats.t.ppf(0.5 + confidence / 2, len(values) - 1)) * spread / math.sqrt(len(values))
+    from scipy import special
+
+    half = float(special.stdtrit(len(values) - 1, 0.5 + confidence / 2)) * spread / math.sqrt(len(values))
     return Interval(mean, mean - half, mean + half)
 
 
@@ -267,10 +267,10 @@ def clustered_argmax(
 
 def expanded_level(groups: int, confidence: float = CONFIDENCE) -> float:
     r"""The lower percentile level for G clusters: :math:`\Phi(\sqrt{G/(G-1)}\; t_{\alpha/2, G-1})`."""
-    from scipy import stats
+    from scipy import special
 
     tail = (1 - confidence) / 2
-    return float(stats.norm.cdf(math.sqrt(groups / (groups - 1)) * stats.t.ppf(tail, groups - 1)))
+    return float(special.ndtr(math.sqrt(groups / (groups - 1)) * special.stdtrit(groups - 1, tail)))
 
 
 def _per_cluster(values: np.ndarray, clusters: Sequence[Hashable]) -> tuple[np.ndarray, np.ndarray]:

@@ -5,12 +5,13 @@ from typing import Any
 
 Q, Y = "lipsformer", "lrformer"
 COUNT, EXAMINE, OF_LRFORMER = f"{Q}/count_params_flops", f"{Q}/check_theorems", f"{Y}/check_theorems"
+SEEDED = [f"{Q}/{step}" for step in ("train_vision", "train_constrained", "evaluate_imagenet")]
 STEPS = {COUNT, EXAMINE, OF_LRFORMER}
 TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (
         f"{Q}.seeds",
-        {EXAMINE, f"{Q}/train_vision", f"{Q}/evaluate_imagenet", "render"},
-        [f"{EXAMINE}/*/seed1", f"{Q}/train_vision/*/seed1", f"{Q}/evaluate_imagenet/*/seed1", "render"],
+        {EXAMINE, *SEEDED, "render"},
+        [f"{EXAMINE}/*/seed1", *(f"{step}/*/seed1" for step in SEEDED), "render"],
     ),
     (f"{Q}.count.networks", {COUNT, "render"}, [f"{COUNT}/Swin-S/*", "render"]),
     (f"{Q}.count.rivals", {COUNT}, [f"{COUNT}/rivals/*", "render"]),

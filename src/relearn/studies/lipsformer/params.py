@@ -196,6 +196,13 @@ class Pairs(Section):
     warmup_epochs: NotNegative
 
 
+class Constrained(Section):
+    networks: Distinct0[Started]
+    bound: Positive
+    kind: Literal["spectral", "bjorck"]
+    method: Literal["upper", "power"]
+
+
 class Throughput(Section):
     networks: Distinct0[Timed]
     batch_size: BatchSize
@@ -223,6 +230,12 @@ class Grid(Section):
     sizes: Sizes
     ablation: Ablation
     pairs: Pairs
+    constrained: Constrained
+
+    @property
+    def trained(self) -> list[str]:
+        """The networks of the pairs and those that are compared with constrained ones."""
+        return [*self.pairs.networks, *self.constrained.networks]
 
 
 class LipsFormer(Section):
@@ -244,7 +257,7 @@ class LipsFormer(Section):
     def _width(self) -> Iterator[Conflict]:
         """The scaled channels of the first stage stay a multiple of its heads."""
         ablated = ["CSwin-T"] if self.grid.ablation.variants else []
-        names = {name.removeprefix("LipsFormer-") for name in (*self.grid.pairs.networks, *ablated)}
+        names = {name.removeprefix("LipsFormer-") for name in (*self.grid.trained, *ablated)}
         width = self.network.width
         for channels, heads in {FIRST_STAGE[name] for name in names}:
             if width * channels % heads:

@@ -1,8 +1,10 @@
-"""The runs of the study: counts, theorems case by case, trained networks, throughput, and trained networks on ImageNet."""
+"""The runs of the study: counts, theorems case by case, trained networks, without and with a constraint, throughput, and trained
+networks on ImageNet."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +13,7 @@ from relearn.studies.family import Family, Needs
 from relearn.studies.lipsformer.networks import ABLATED, BASE, CHANGES, RIVALS, modules_of_counted, pyramid
 
 STUDY = "lipsformer"
+PAIRS = "pairs"  # the suite of trainings with and without Lipschitz-continuous parts
 THEOREMS = ["relearn.studies.lipsformer.steps.theorems"]
 
 
@@ -71,6 +74,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         "check_theorems": theorems,
         "check_activations": activations,
         "train_vision": train,
+        "train_constrained": _train_constrained(params, train),
         "throughput": throughput,
         "evaluate_imagenet": _evaluate_imagenet(params, scale, train),
     }
@@ -112,7 +116,8 @@ def _train(params: Mapping[str, Any], scale: str) -> Family:
         }
 
     cells = [{"suite": "ablation", "variant": name} for name in grid["ablation"]["variants"]]
-    cells += [{"suite": "pairs", "variant": name} for name in grid["pairs"]["networks"]]
+    pairs = [*grid["pairs"]["networks"], *grid["constrained"]["networks"]]  # a network twice is one run
+    cells += [{"suite": PAIRS, "variant": name} for name in pairs]
     return Family(
         study=STUDY,
         step="train_vision",
@@ -126,6 +131,27 @@ def _train(params: Mapping[str, Any], scale: str) -> Family:
         outputs=vision.TRAINED | (vision.AVERAGED if averaged else {}),
         needs=vision.training_needs(params, STUDY),
         constraints={"suite": "ablation|pairs"},
+    )
+
+
+def _train_constrained(params: Mapping[str, Any], train: Family) -> Family:
+    """Networks trained under a constraint, each compared with the one of the pairs that is trained without."""
+    own = params[STUDY]["grid"]["constrained"]
+    constraint = {key: own[key] for key in ("bound", "kind", "method")}
+    free = train.files["network"].replace("{suite}", PAIRS)
+    return replace(
+        train,
+        step="train_constrained",
+        folder="{variant}",
+        cells=[{"variant": name} for name in own["networks"]],
+        labels={"suite": PAIRS},  # so that the images come in the order of the pairs
+        inputs={**train.inputs, "free": free},
+        settings=lambda variant: {
+            **train.settings_of(suite=PAIRS, variant=variant),
+            "constraint": constraint,
+        },
+        modules=lambda variant: train.modules_of(suite=PAIRS, variant=variant),
+        constraints={},
     )
 
 
@@ -145,7 +171,7 @@ def _evaluate_imagenet(params: Mapping[str, Any], scale: str, train: Family) -> 
         seeds=params[STUDY]["seeds"],
         inputs={
             "weights": train.files["averaged" if own["average"] and own["networks"] else "network"].replace(
-                "{suite}", "pairs"
+                "{suite}", PAIRS
             )
         },
         settings=lambda variant: {

@@ -10,7 +10,7 @@ STUDY = Study(
     steps=steps_of(
         "lipsformer",
         *("prepare_images", "check_theorems", "count_params_flops", "train_vision", "throughput"),
-        *("evaluate_imagenet",),
+        *("train_constrained", "evaluate_imagenet"),
     ),
     figures=figures_of("lipsformer", "activations", "alphas", "training_curves"),
 )
