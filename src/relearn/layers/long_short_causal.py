@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from relearn.layers.causal_windows import Spans
+from relearn.layers.causal_windows import Form, Spans
 from relearn.layers.long_short_causal_core import CausalCore, mix_values
 from relearn.layers.relative_positions import sinusoids
 
@@ -120,13 +120,13 @@ class CausalLongShortAttention(nn.Module):
         spans = self.spans(x, cache)
         near, far = self.keys_and_values(x, cache=cache)
         q = self.q(x).unflatten(2, (self.heads, -1)) * math.sqrt(self.heads / self.dim)
-        tensors = (q, near.to(q.dtype), far.to(q.dtype), *self._positions(spans, q))
-        probability = self.dropout if self.training else 0.0
+        tables = self._positions(spans, q)
+        near = near.to(q.dtype)
+        tensors = (q, near, far.to(q.dtype), *tables, *self._biases(near, tables[0]))
+        dropout = self.dropout if self.training else 0.0
+        form = Form(self.as_released, self.rank if self.as_released else 1, dropout)
         own = self.fused and not torch.compiler.is_compiling()
-        if own and not probability and not self.as_released:
-            return self.out(CausalCore.apply(spans, *tensors).flatten(2))
-        biases = None if self.biases is None else (self.biases[0].to(q.dtype), self.biases[1].to(q.dtype))
-        mixed = mix_values(spans, *tensors, biases=biases, banded=self.as_released, probability=probability)
+        mixed = (CausalCore.apply if own else mix_values)(spans, form, *tensors)
         return self.out(mixed.flatten(2))
 
     def keys_and_values(self, x: Tensor, *, cache: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -195,6 +195,13 @@ class CausalLongShortAttention(nn.Module):
                 distances = (distances[:, None] * self.rank - 1 - vectors).flatten().clamp_min(0)
             tables.append(map_(sinusoids(distances, self.dim)).to(like.dtype).unflatten(1, (self.heads, -1)))
         return tables[0], tables[1]
+
+    def _biases(self, near: Tensor, table: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+        """Return the products of Transformer-XL's biases with the keys, (B, m + n, H), and with ρ, (2w, H)."""
+        if self.biases is None:
+            return None, None
+        content, position = self.biases.to(near.dtype)
+        return (near[:, :, 0] * content).sum(-1), None if table is None else (table * position).sum(-1)
 
     def _normalise(self, rows: Tensor, norm: nn.LayerNorm | None) -> Tensor:
         """Reshape keys and values (B, t, 2D) to (B, t, 2, H, d) and normalise them, per head or over all heads."""
