@@ -18,7 +18,12 @@ def gradients(work: InPlace, grad: Tensor, kept: tuple[Tensor, ...]) -> tuple[Te
     spans, side = work.spans, work.side
     batch = len(grad)
     ahead = heads_first(grad, spans.past - spans.base, spans.rows)
-    to = Side(*(None if one is None else torch.zeros_like(one, memory_format=torch.contiguous_format) for one in side))
+    to = Side(
+        *(
+            None if one is None else torch.zeros_like(one, memory_format=torch.contiguous_format)
+            for one in side
+        )
+    )
     to_table = None if work.table is None else torch.zeros_like(work.table)
     for number, piece in enumerate(work.pieces):
         keys = work.keys(piece)
@@ -58,7 +63,13 @@ def gradients(work: InPlace, grad: Tensor, kept: tuple[Tensor, ...]) -> tuple[Te
 
 
 def _add(
-    work: InPlace, piece: Piece, weights: Tensor, keys: Tensor, ahead: Tensor, to: Side, to_table: Tensor | None
+    work: InPlace,
+    piece: Piece,
+    weights: Tensor,
+    keys: Tensor,
+    ahead: Tensor,
+    to: Side,
+    to_table: Tensor | None,
 ) -> None:
     """Add the gradients of one piece."""
     w, side, used = work.spans.window, work.side, weights
@@ -80,8 +91,8 @@ def _add(
     if w:
         piece.add_to_windows(to.near, found)
     if piece.seen:
-        to.far[:, :, : piece.seen * work.spans.rank] += found[..., 2 * w :, :].sum(2)
-    to.q[:, piece.here] += torch.bmm(blocks, keys[0]).view(len(side.q), piece.rows, -1)
+        to.far[:, :, : piece.seen * work.spans.rank].add_(found[..., 2 * w :, :].sum(2))
+    to.q[:, piece.here].add_(torch.bmm(blocks, keys[0]).view(len(side.q), piece.rows, -1))
     near, far = piece.near(slopes), piece.far(slopes)
     if to.by_key is not None:
         piece.add_to_windows(to.by_key[None], near.sum(2)[None, ..., None])
@@ -95,7 +106,9 @@ def _add(
     if side.rc is not None and piece.seen:
         one = far if far.shape[3] == work.form.each else far.sum(3, keepdim=True)
         if piece.rows < rows.shape[1]:
-            one = torch.nn.functional.pad(one, (0, 0, 0, 0, piece.front, rows.shape[1] - piece.front - piece.rows))
+            one = torch.nn.functional.pad(
+                one, (0, 0, 0, 0, piece.front, rows.shape[1] - piece.front - piece.rows)
+            )
         shifted = piece.by_segment_distance(distances, piece.last, work.form.each)
         shifted.copy_(one.unflatten(1, shifted.shape[1:3]))
     if to.by_distance is not None:

@@ -43,7 +43,9 @@ class InPlace:
             first = (self.spans.last - self.spans.seen) * each
             last = first + self.side.rc.shape[1]
         start = last + max(piece.segments for piece in self.pieces) * each
-        return slice(first, last), slice(start, start + (0 if self.side.rw is None else 2 * self.spans.window))
+        return slice(first, last), slice(
+            start, start + (0 if self.side.rw is None else 2 * self.spans.window)
+        )
 
     def buffer(self, name: str, *shape: int) -> Tensor:
         """Return uninitialised memory, which the next request for this name overwrites; allocating costs more than the work in it."""
@@ -56,7 +58,9 @@ class InPlace:
         """Return the keys, then the values, of every block, (2, G blocks, 2w + C r, d)."""
         w, side = self.spans.window, self.side
         far = side.far[:, :, None, : piece.seen * self.spans.rank]
-        found = self.buffer("keys", *far.shape[:2], piece.blocks if w else 1, 2 * w + far.shape[3], far.shape[4])
+        found = self.buffer(
+            "keys", *far.shape[:2], piece.blocks if w else 1, 2 * w + far.shape[3], far.shape[4]
+        )
         if w:
             found[..., : 2 * w, :] = piece.windows(side.near)
         found[..., 2 * w :, :] = far
@@ -84,7 +88,7 @@ class InPlace:
             rows, table = side.q[:, piece.whole], self.table[:, self.columns(piece)]
             found = torch.bmm(rows, table.mT, out=self.buffer("distances", *rows.shape[:2], table.shape[1]))
             if side.by_distance is not None:
-                found[..., -2 * w :] += side.by_distance.mT
+                found[..., -2 * w :].add_(side.by_distance.mT)
             if side.rw is not None:
                 near.add_(piece.by_distance(found))
             if side.rc is not None and piece.seen:
@@ -108,14 +112,16 @@ class InPlace:
     def _hide(self, piece: Piece, near: Tensor, far: Tensor) -> None:
         """Add minus infinity to the scores of keys that a row must not see."""
         if self.spans.window:
-            near[..., -self.mask.shape[1] :] += self.mask
+            near[..., -self.mask.shape[1] :].add_(self.mask)
             if not piece.block:
                 near[:, 0, :, : self.spans.window] = -torch.inf
         own = piece.start // self.spans.segment
         if piece.seen > own:  # earlier segments are visible to all rows
-            segment = torch.arange(piece.start, piece.start + piece.rows, device=far.device) // self.spans.segment
+            segment = (
+                torch.arange(piece.start, piece.start + piece.rows, device=far.device) // self.spans.segment
+            )
             hidden = segment[:, None] <= torch.arange(own, piece.seen, device=far.device)
-            far[:, :, own:] += far.new_zeros(hidden.shape).masked_fill_(hidden, -torch.inf)[..., None]
+            far[:, :, own:].add_(far.new_zeros(hidden.shape).masked_fill_(hidden, -torch.inf)[..., None])
 
 
 def mark_dropped(weights: Tensor, probability: float, generator: torch.Generator) -> None:
@@ -125,7 +131,9 @@ def mark_dropped(weights: Tensor, probability: float, generator: torch.Generator
     the highest bit, which is a float's sign, exactly if the 15 bits below exceed the rest.
     """
     flat = weights.view(-1)
-    draws = torch.empty(-(-len(flat) // 4), dtype=torch.int64, device=flat.device).random_(generator=generator)
+    draws = torch.empty(-(-len(flat) // 4), dtype=torch.int64, device=flat.device).random_(
+        generator=generator
+    )
     rounded = round(probability * LANE)
     first = draws.view(torch.int32).bitwise_and_(0x7FFF7FFF).add_(rounded << 16 | rounded)
     half = len(first)

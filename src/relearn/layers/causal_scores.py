@@ -73,7 +73,7 @@ def padded(spans: Spans, *tensors: Tensor | None) -> Side:
     q, near, far, rw, rc, by_key, by_distance = tensors
     assert q is not None and near is not None and far is not None
     start, length = max(0, -spans.oldest), (spans.blocks + 1) * spans.window
-    oldest, batch = max(0, spans.oldest), len(q)
+    oldest, batch = max(0, spans.oldest), q.shape[0]  # len() would fix the batch in an exported graph
 
     def pairs(x: Tensor, start: int, length: int) -> Tensor:
         return _pad(x.permute(2, 0, 3, 1, 4).flatten(1, 2), start, length)

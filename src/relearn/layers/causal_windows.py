@@ -168,7 +168,7 @@ class Piece(NamedTuple):
         for half in (0, 1):
             start = (self.block - self.spans.first + half) * w
             rows = to[..., start : start + self.blocks * w, :].unflatten(-2, (self.blocks, w))
-            rows += found[..., half * w : (half + 1) * w, :]
+            rows.add_(found[..., half * w : (half + 1) * w, :])
 
     def window_mask(self, like: Tensor, banded: bool = False) -> Tensor:
         """Additive mask of the window scores, (blocks or 1, w, 2w): 0 where visible, minus infinity where hidden.

@@ -13,7 +13,9 @@ from relearn.layers.causal_inplace import LANE, InPlace
 from relearn.layers.causal_scores import attention_weights, mixtures, padded, real_rows
 from relearn.layers.causal_windows import Form, Spans
 
-KEPT = 2**22  # up to this many weights per call are stored for the backward pass; beyond it, they are recomputed
+KEPT = (
+    2**22
+)  # up to this many weights per call are stored for the backward pass; beyond it, they are recomputed
 
 
 class CausalCore(torch.autograd.Function):
