@@ -41,8 +41,9 @@ class CausalLongShortAttention(nn.Module):
     ============  ===============================================  ==============================  ==============
 
     Apart from the maps the cost is :math:`O(n (2w + r (m + n) / l) D)`: linear in n except for the compressed part, which r/l makes
-    small. Scores are never stored; what is stored between the passes is linear in m + n. With ``fused`` = False (a plain attribute),
-    with dropout, and in the released form, ordinary tensor operations are used, which do store the scores.
+    small. Long calls do not store the weights; what they store between the passes is linear in m + n, also in the released form and
+    with dropout, whose probability is rounded to a multiple of 2^-15. With ``fused`` = False (a plain attribute), ordinary tensor
+    operations are used, which store the scores.
 
     Every position before t is visible, through a window or a compressed segment, if and only if :math:`w + \gcd(w, l) \ge l` (the
     printed condition w ≥ l/2 is not sufficient; docs: errata, Z9). Positions after t are never visible. Windows and segments are
