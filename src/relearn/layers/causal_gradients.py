@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from relearn.layers.causal_inplace import InPlace
 from relearn.layers.causal_scores import Side, heads_first
@@ -18,12 +19,7 @@ def gradients(work: InPlace, grad: Tensor, kept: tuple[Tensor, ...]) -> tuple[Te
     spans, side = work.spans, work.side
     batch = len(grad)
     ahead = heads_first(grad, spans.past - spans.base, spans.rows)
-    to = Side(
-        *(
-            None if one is None else torch.zeros_like(one, memory_format=torch.contiguous_format)
-            for one in side
-        )
-    )
+    to = Side(*(None if one is None else one.new_zeros(one.shape) for one in side))  # type: ignore[arg-type]
     to_table = None if work.table is None else torch.zeros_like(work.table)
     for number, piece in enumerate(work.pieces):
         keys = work.keys(piece)
@@ -39,7 +35,7 @@ def gradients(work: InPlace, grad: Tensor, kept: tuple[Tensor, ...]) -> tuple[Te
         """From the rows of windows (…, t, d) to all positions."""
         lead = max(0, spans.oldest)
         rows = x[..., max(0, -spans.oldest) :, :][..., : spans.end - lead, :]
-        return torch.nn.functional.pad(rows, (0, 0, lead, 0)) if lead else rows
+        return pad(rows, (0, 0, lead, 0)) if lead else rows
 
     ends: list[Tensor | None] = [None, None]
     if to_table is not None:
@@ -106,9 +102,7 @@ def _add(
     if side.rc is not None and piece.seen:
         one = far if far.shape[3] == work.form.each else far.sum(3, keepdim=True)
         if piece.rows < rows.shape[1]:
-            one = torch.nn.functional.pad(
-                one, (0, 0, 0, 0, piece.front, rows.shape[1] - piece.front - piece.rows)
-            )
+            one = pad(one, (0, 0, 0, 0, piece.front, rows.shape[1] - piece.front - piece.rows))
         shifted = piece.by_segment_distance(distances, piece.last, work.form.each)
         shifted.copy_(one.unflatten(1, shifted.shape[1:3]))
     if to.by_distance is not None:

@@ -28,7 +28,7 @@ class InPlace:
         self.generator = torch.Generator(side.q.device).manual_seed(seed) if form.dropout else None
         mask = Piece(spans, 1, 1).window_mask(side.q, form.banded)[0]
         self.mask = mask if form.banded else mask[:, spans.window :]
-        self.table = None
+        self.table: Tensor | None = None
         if side.rw is not None or side.rc is not None:
             self.table = side.q.new_zeros(len(side.q), self.places[1].stop, side.q.shape[2])
             for place, part in zip(self.places, (side.rc, side.rw)):

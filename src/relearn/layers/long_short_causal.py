@@ -127,7 +127,7 @@ class CausalLongShortAttention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         form = Form(self.as_released, self.rank if self.as_released else 1, dropout)
         own = self.fused and not torch.compiler.is_compiling()
-        mixed = (CausalCore.apply if own else mix_values)(spans, form, *tensors)
+        mixed = CausalCore.apply(spans, form, *tensors) if own else mix_values(spans, form, *tensors)
         return self.out(mixed.flatten(2))
 
     def keys_and_values(self, x: Tensor, *, cache: Tensor | None = None) -> tuple[Tensor, Tensor]:
