@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
+from relearn.layers import causal_inplace
 from relearn.layers import long_short_causal_core as core
+from relearn.layers.causal_gradients import softmax_backward
+from relearn.layers.causal_inplace import mark_dropped
 from relearn.layers.causal_windows import Piece, Spans
 from relearn.layers.long_short_causal import CausalLongShortAttention, check_coverage
 
@@ -153,7 +156,7 @@ def test_the_backward_pass_is_the_derivative(
     monkeypatch,
 ) -> None:
     """In one piece and in chunks, with weights stored and recomputed; torch differentiates the plain form."""
-    monkeypatch.setattr(core, "SCRATCH", scratch)
+    monkeypatch.setattr(causal_inplace, "SCRATCH", scratch)
     monkeypatch.setattr(core, "KEPT", kept)
     for past, fresh in ((0, 9), (7, 6), (12, 1)):
         one = layer(w, l, r, relative=past != 12)
@@ -176,24 +179,23 @@ def test_the_backward_pass_is_the_derivative(
 def test_distances_go_back_to_their_places_and_no_place_is_written_twice(
     w: int, blocks: int, groups: int
 ) -> None:
-    """Columns are distances 2w - 1 ... 0: row i, key j of a window are i + w - j apart. What is of the future goes nowhere."""
+    """Columns are an unused one and distances 2w - 1 ... 0: row i, key j of a window are i + w - j apart. The future goes nowhere."""
     piece = Piece(Spans(w, 1, 0, w, w * blocks), 1, blocks)
     found = torch.rand(groups, blocks, w, 2 * w) + 1
     future = torch.arange(2 * w) > torch.arange(w)[:, None] + w
     found = found.masked_fill(future, 0)
-    to = torch.zeros(groups, piece.rows, 2 * w)
-    piece.put_by_distance(found, to)
-    expected = torch.zeros_like(to).view(groups, blocks, w, 2 * w)
+    to = torch.zeros(groups, piece.rows, 1 + 2 * w)
+    piece.by_distance(to).copy_(found)
+    expected = torch.zeros_like(to).view(groups, blocks, w, -1)
     for i in range(w):
         for j in range(i + w + 1):
-            expected[:, :, i, 2 * w - 1 - (i + w - j)] = found[:, :, i, j]
+            expected[:, :, i, 2 * w - (i + w - j)] = found[:, :, i, j]
     assert torch.equal(to, expected.view(to.shape))
     assert torch.equal(piece.by_distance(to).masked_fill(future, 0), found)
-    places = torch.arange(to.numel()).view(to.shape)
-    written = piece.by_distance(places)[..., :-1].flatten()
-    assert len(written.unique()) == len(written)  # with the last column some are the same
-    piece.put_by_distance(found, to)  # memory is used again as it was left
-    assert torch.equal(to, expected.view(to.shape))
+    written = piece.by_distance(torch.arange(to.numel()).view(to.shape)).flatten()
+    assert len(written.unique()) == len(written)
+    narrow = piece.by_distance(torch.arange(found.numel()).view(groups, -1, 2 * w)).flatten()
+    assert w == 1 or len(narrow.unique()) < len(narrow)  # without the unused column some are the same
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -204,9 +206,37 @@ def test_softmax_and_its_derivative_may_overwrite_what_they_read(dtype: torch.dt
         scores, slopes = torch.randn(2, 5, 2, columns, dtype=dtype)
         scores[0, 0, 1:] = -torch.inf
         weights = scores.softmax(2) if columns > 1 else scores.fill_(0).softmax(2)
-        expected = core.softmax_backward(slopes, weights, 2, dtype)
+        expected = softmax_backward(slopes, weights, 2, dtype)
         assert torch.equal(torch.softmax(scores, 2, out=scores), weights)
-        assert torch.equal(core.softmax_backward(slopes, weights, 2, dtype, grad_input=slopes), expected)
+        assert torch.equal(softmax_backward(slopes, weights, 2, dtype, grad_input=slopes), expected)
+
+
+@pytest.mark.parametrize("kept", [2**22, 0])
+@pytest.mark.parametrize(("w", "l", "r", "past"), [(4, 2, 1, 6), (5, 4, 2, 8), (3, 3, 1, 0), (4, 3, 0, 3)])
+def test_the_backward_pass_of_the_released_form(
+    w: int,
+    l: int,  # noqa: E741
+    r: int,
+    past: int,
+    kept: int,
+    monkeypatch,
+) -> None:
+    """Also of its two biases; torch differentiates the plain form."""
+    monkeypatch.setattr(causal_inplace, "SCRATCH", 200)
+    monkeypatch.setattr(core, "KEPT", kept)
+    one = layer(w, l, r, as_released=True)
+    x, cache = inputs(past, 7)
+    given = [x.requires_grad_(), *one.parameters()]
+    found = []
+    for fused in (True, False):
+        one.fused = fused
+        y = one(x, cache=cache)
+        weights = torch.arange(y.numel(), dtype=y.dtype).view(y.shape).cos()
+        found.append(
+            torch.autograd.grad((y * weights).sum(), given, materialize_grads=True, allow_unused=True)
+        )
+    for a, b in zip(*found):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
 
 
 def test_finite_differences_and_second_derivatives() -> None:
@@ -305,10 +335,51 @@ def test_dropout_acts_in_training_alone() -> None:
     )  # the mean is what it is without
 
 
+@pytest.mark.parametrize("kept", [2**22, 0])
+@pytest.mark.parametrize(("released", "sizes"), [(False, (4, 2, 1)), (True, (5, 4, 2)), (False, (0, 3, 2))])
+def test_dropout_has_the_derivatives_of_the_weights_it_keeps(
+    released: bool, sizes: tuple[int, int, int], kept: int, monkeypatch
+) -> None:
+    """First and second, against finite differences with the same draws; weights are stored or drawn again."""
+    monkeypatch.setattr(causal_inplace, "SCRATCH", 200)
+    monkeypatch.setattr(core, "KEPT", kept)
+    one = layer(*sizes, dropout=0.3, as_released=released)
+    x, cache = inputs(sizes[1], 7)
+
+    def seeded(z: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return one(z, cache=cache)
+
+    assert torch.equal(seeded(x), seeded(x)) and not torch.equal(one(x, cache=cache), seeded(x))
+    x, cache = x[:1], cache[:1]
+    short = x.requires_grad_()
+    assert torch.autograd.gradcheck(seeded, (short,))
+    if kept and sizes[0] == 4:
+        assert torch.autograd.gradgradcheck(seeded, (short,))
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.5, 0.0])
+def test_signs_of_dropped_weights_are_independent_with_the_given_probability(probability: float) -> None:
+    """All four weights that share a draw, the pairs of them, and no other change of a weight."""
+    weights = torch.rand(4 * 50_000 - 1) + 0.5
+    marked = weights.clone()
+    mark_dropped(marked, probability, torch.Generator().manual_seed(0))
+    assert torch.equal(marked.abs(), weights)
+    found = torch.cat([marked, torch.ones(1)]).signbit().double().view(2, -1, 2)  # half, draw, word of it
+    lanes = found.transpose(1, 2).flatten(0, 1)
+    sigma = math.sqrt(probability * (1 - probability) / lanes.shape[1])
+    assert float((lanes.mean(1) - probability).abs().max()) <= 5 * sigma + 2**-15
+    if probability:
+        pairs = torch.corrcoef(lanes).fill_diagonal_(0).abs()
+        assert float(pairs.max()) < 5 / math.sqrt(lanes.shape[1])
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_near_float32(dtype: torch.dtype) -> None:
     one = CausalLongShortAttention(16, 2, window=4, segment=2, rank=1)
     torch.manual_seed(0)
+    mark_dropped(weights := torch.ones(7, dtype=dtype), 0.5, torch.Generator().manual_seed(0))
+    assert set(weights.tolist()) == {-1.0, 1.0}
     x, cache = torch.randn(2, 9, 16), torch.randn(2, 5, 16)
     expected = one(x, cache=cache)
     low = one.to(dtype)(x.to(dtype).requires_grad_(), cache=cache.to(dtype))

@@ -8,50 +8,48 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from relearn.layers.causal_windows import Piece, Spans
+from relearn.layers.causal_windows import Form, Piece, Spans
 
 
 class Side(NamedTuple):
-    """Tensors of one call, with B and H merged into a leading axis G = B H, padded to whole windows and segments."""
+    """Tensors of one call, with B and H merged into an axis G = B H, padded to whole windows and segments.
+
+    Shapes: q (G, t, d); near and far, keys before values, (2, G, t, d); rw and rc (G, t, d); by_key and by_distance (G, t, 1).
+    """
 
     q: Tensor
-    k: Tensor
-    v: Tensor
-    kc: Tensor
-    vc: Tensor
+    near: Tensor
+    far: Tensor
     rw: Tensor | None
     rc: Tensor | None
+    by_key: Tensor | None
+    by_distance: Tensor | None
 
 
-def attention_weights(
-    piece: Piece, side: Side, biases: tuple[Tensor, Tensor] | None = None, banded: bool = False
-) -> Tensor:
+def attention_weights(piece: Piece, side: Side, form: Form) -> Tensor:
     """Return the weights P (G, rows, 2w + C r) of a piece's rows, window columns first, by differentiable operations."""
     w, r, parts = piece.spans.window, piece.spans.rank, []
     groups, rows = side.q.shape[0], side.q[:, piece.here]
     if w:
-        added = piece.window_mask(rows, banded)
-        content = rows if biases is None else rows + _by_group(biases[0], groups)
+        added = piece.window_mask(rows, form.banded)
         if side.rw is not None:
-            placed = rows if biases is None else rows + _by_group(biases[1], groups)
-            added = piece.by_distance(placed @ side.rw.mT) + added
+            found = rows @ side.rw.mT
+            found = found if side.by_distance is None else found + side.by_distance.mT
+            added = Piece(piece.spans._replace(rank=0), *piece[1:]).by_distance(found) + added
+        if side.by_key is not None:
+            added = added + piece.windows(side.by_key).mT
         added = added.expand(groups, piece.blocks, w, 2 * w).reshape(-1, w, 2 * w)
-        content = content.reshape(-1, w, rows.shape[2])
-        near = torch.baddbmm(added, content, windows(piece, side.k).mT)
+        keys = piece.windows(side.near[0]).flatten(0, 1)
+        near = torch.baddbmm(added, rows.reshape(-1, w, rows.shape[2]), keys.mT)
         parts.append(near.view(groups, -1, 2 * w))
     if piece.seen:
         added = piece.segment_mask(rows)[..., None]
         if side.rc is not None:
-            # one column per segment or, as released, one per compressed vector
-            each = r if banded else 1
-            by_distance = (side.q[:, piece.whole] @ distances_of(piece, side.rc, each).mT).unflatten(
-                2, (-1, each)
-            )
-            shifted = [piece.by_segment_distance(one.contiguous()) for one in by_distance.unbind(3)]
-            added = torch.stack(shifted, -1) + added
+            found = side.q[:, piece.whole] @ distances_of(piece, side.rc, form.each).mT
+            added = piece.by_segment_distance(found, piece.seen, form.each) + added
         added = added.expand(groups, piece.segments, piece.spans.segment, piece.seen, r).flatten(3)
         added = added.reshape(groups, -1, piece.seen * r)[:, piece.front : piece.front + piece.rows]
-        parts.append(torch.baddbmm(added, rows, side.kc[:, : piece.seen * r].mT))
+        parts.append(torch.baddbmm(added, rows, side.far[0, :, : piece.seen * r].mT))
     if not parts:
         return rows.new_zeros(*rows.shape[:2], 0)
     weights = torch.cat(parts, 2).softmax(2)
@@ -63,42 +61,40 @@ def attention_weights(
 
 def mixtures(piece: Piece, side: Side, weights: Tensor) -> Tensor:
     """Return the mixtures of values, (G, rows, d)."""
-    near, far = split(piece, weights)
-    done = None
+    done = weights.new_zeros(*weights.shape[:2], side.q.shape[2])
     if piece.spans.window:
-        done = torch.bmm(near, windows(piece, side.v)).view(*weights.shape[:2], -1)
+        done = done + (piece.near(weights) @ piece.windows(side.near[1])).flatten(1, 2)
     if piece.seen:
-        values = side.vc[:, : piece.seen * piece.spans.rank]
-        return torch.bmm(far, values) if done is None else torch.baddbmm(done, far, values)
-    return weights.new_zeros(*weights.shape[:2], side.v.shape[2]) if done is None else done
+        done = done + piece.far(weights).flatten(2) @ side.far[1, :, : piece.seen * piece.spans.rank]
+    return done
 
 
 def padded(spans: Spans, *tensors: Tensor | None) -> Side:
-    q, near, far, rw, rc = tensors
+    q, near, far, rw, rc, by_key, by_distance = tensors
     assert q is not None and near is not None and far is not None
     start, length = max(0, -spans.oldest), (spans.blocks + 1) * spans.window
-    seen = near[:, max(0, spans.oldest) :] if spans.window else near[:, :0]
+    oldest, batch = max(0, spans.oldest), q.shape[0]  # len() would fix the batch in an exported graph
+
+    def pairs(x: Tensor, start: int, length: int) -> Tensor:
+        return _pad(x.permute(2, 0, 3, 1, 4).flatten(1, 2), start, length)
+
+    def table(x: Tensor | None) -> Tensor | None:
+        return None if x is None else heads_first(x.expand(batch, *x.shape), 0, len(x))
+
     return Side(
         heads_first(q, spans.past - spans.base, spans.rows),
-        *(heads_first(one, start, length) for one in seen.unbind(2)),
-        *(heads_first(one, 0, one.shape[1]) for one in far.unbind(2)),
-        *(
-            None if one is None else heads_first(one.expand(q.shape[0], -1, -1, -1), 0, len(one))
-            for one in (rw, rc)
-        ),
+        pairs(near[:, oldest:] if spans.window else near[:, :0], start, length),
+        pairs(far, 0, far.shape[1]),
+        table(rw),
+        table(rc),
+        None if by_key is None else heads_first(by_key[:, oldest:, :, None], start, length),
+        None if by_distance is None else table(by_distance[..., None]),
     )
 
 
 def heads_first(x: Tensor, start: int, length: int) -> Tensor:
     """Reshape (B, t, H, d) to (B H, length, d), with zeros around the t rows that begin at ``start``."""
-    x = x.transpose(1, 2).flatten(0, 1)
-    behind = length - start - x.shape[1]
-    return pad(x, (0, 0, start, behind)) if start or behind else x
-
-
-def heads_last(x: Tensor, like: Tensor) -> Tensor:
-    """Reshape (B H, t, d) to (B, t, H, d), with B and H taken from ``like``."""
-    return x.unflatten(0, (like.shape[0], like.shape[2])).transpose(1, 2)
+    return _pad(x.transpose(1, 2).flatten(0, 1), start, length)
 
 
 def real_rows(piece: Piece) -> tuple[slice, slice]:
@@ -108,37 +104,11 @@ def real_rows(piece: Piece) -> tuple[slice, slice]:
     return slice(first - piece.start, last - piece.start), slice(first - spans.past, last - spans.past)
 
 
-def windows(piece: Piece, x: Tensor) -> Tensor:
-    """Return, for every window of a piece, the 2w rows up to the window's end, (G blocks, 2w, d)."""
-    w, start = piece.spans.window, (piece.block - piece.spans.first) * piece.spans.window
-    rows = x[:, start : start + (piece.blocks + 1) * w]
-    return rows.unfold(1, 2 * w, w).transpose(2, 3).reshape(-1, 2 * w, x.shape[2])
-
-
-def add_to_windows(piece: Piece, to: Tensor, left: Tensor, right: Tensor) -> None:
-    """For every window, add left^T right to the rows it covers; left (G blocks, w, 2w), right (G blocks, w, d)."""
-    w, start = piece.spans.window, (piece.block - piece.spans.first) * piece.spans.window
-    if piece.blocks == 1:
-        to[:, start : start + 2 * w].baddbmm_(left.mT, right)
-        return
-    found = torch.bmm(left.mT, right).view(len(to), piece.blocks, 2, w, -1)
-    for half in (0, 1):
-        rows = to[:, start + half * w : start + (half + piece.blocks) * w]
-        rows.view(len(to), piece.blocks, w, -1).add_(found[:, :, half])
-
-
 def distances_of(piece: Piece, table: Tensor, each: int = 1) -> Tensor:
     """Return the rows of a table for the segment distances C ... 0, ``each`` rows per distance."""
     return table[:, table.shape[1] - (piece.seen + 1) * each :]
 
 
-def split(piece: Piece, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Split weights into window columns, (G blocks, w, 2w), and segment columns, (G, rows, C r)."""
-    w = piece.spans.window
-    near, far = weights[..., : 2 * w], weights[..., 2 * w :]
-    return weights.view(-1, w, weights.shape[2])[..., : 2 * w] if w else near, far
-
-
-def _by_group(bias: Tensor, groups: int) -> Tensor:
-    """Expand (H, d) to (G, 1, d)."""
-    return bias.repeat(groups // bias.shape[0], 1)[:, None]
+def _pad(x: Tensor, start: int, length: int) -> Tensor:
+    behind = length - start - x.shape[-2]
+    return pad(x, (0, 0, start, behind)) if start or behind else x

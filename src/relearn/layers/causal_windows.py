@@ -13,6 +13,19 @@ SCRATCH = 2**19  # scores held at a time on a CPU; about what fits in a core's c
 WIDE = 2**26  # scores held at a time on an accelerator
 
 
+class Form(NamedTuple):
+    """What does not change the sizes of a call.
+
+    ``banded``: a row sees exactly the last w positions including its own, instead of everything since the previous window.
+    ``each``: number of rows of σ per segment distance: 1, or r with one per compressed vector.
+    ``dropout``: probability of dropping a weight.
+    """
+
+    banded: bool = False
+    each: int = 1
+    dropout: float = 0.0
+
+
 class Spans(NamedTuple):
     """Sizes of one call: window w, segment l, r vectors per segment, m cached positions and n new positions.
 
@@ -65,6 +78,11 @@ class Spans(NamedTuple):
         """Number of segments visible to at least one new position: the complete segments before the last position's own."""
         return (self.end - 1) // self.segment if self.rank else 0
 
+    @property
+    def last(self) -> int:
+        """Index of the last segment of the padded queries."""
+        return (self.base + self.rows - 1) // self.segment
+
     def pieces(self, heads: int, scratch: int) -> Iterator[Piece]:
         """Yield groups of consecutive blocks with about ``scratch`` scores each, over ``heads`` = B H heads."""
         each = heads * self.unit * max(1, 2 * self.window + self.seen * self.rank)
@@ -109,7 +127,7 @@ class Piece(NamedTuple):
     @property
     def front(self) -> int:
         """Number of rows between the start of the first row's segment and the first row."""
-        return self.start % self.spans.segment
+        return self.start % self.spans.segment if self.spans.rank else 0
 
     @property
     def segments(self) -> int:
@@ -117,10 +135,40 @@ class Piece(NamedTuple):
         return math.ceil((self.front + self.rows) / self.spans.segment)
 
     @property
+    def last(self) -> int:
+        """Index of the last of these segments; it may lie behind the last position."""
+        return self.start // self.spans.segment + self.segments - 1
+
+    @property
     def whole(self) -> slice:
         """Slice of these segments in the padded queries."""
+        if not self.spans.rank:
+            return self.here
         start = self.here.start - self.front
         return slice(start, start + self.segments * self.spans.segment)
+
+    def near(self, weights: Tensor) -> Tensor:
+        """Return the window columns of weights (G, rows, 2w + C r) as (G, blocks, w, 2w)."""
+        w = self.spans.window
+        return weights.unflatten(1, (-1, w or self.rows))[..., : 2 * w]
+
+    def far(self, weights: Tensor) -> Tensor:
+        """Return the segment columns of weights (G, rows, 2w + C r) as (G, rows, C, r)."""
+        return weights[..., 2 * self.spans.window :].unflatten(2, (self.seen, self.spans.rank))
+
+    def windows(self, rows: Tensor) -> Tensor:
+        """Return, for every window, the 2w rows up to the window's end, (…, blocks, 2w, d), of rows (…, t, d)."""
+        w = self.spans.window
+        start = (self.block - self.spans.first) * w
+        return rows[..., start : start + (self.blocks + 1) * w, :].unfold(-2, 2 * w, w).mT
+
+    def add_to_windows(self, to: Tensor, found: Tensor) -> None:
+        """Transpose of :meth:`windows`: add the first 2w of the rows found (…, blocks, 2w + C r, d) to the rows they are of."""
+        w = self.spans.window
+        for half in (0, 1):
+            start = (self.block - self.spans.first + half) * w
+            rows = to[..., start : start + self.blocks * w, :].unflatten(-2, (self.blocks, w))
+            rows.add_(found[..., half * w : (half + 1) * w, :])
 
     def window_mask(self, like: Tensor, banded: bool = False) -> Tensor:
         """Additive mask of the window scores, (blocks or 1, w, 2w): 0 where visible, minus infinity where hidden.
@@ -158,31 +206,22 @@ class Piece(NamedTuple):
     def by_distance(self, found: Tensor) -> Tensor:
         r"""View scores indexed by distance as scores indexed by window key, (G, blocks, w, 2w).
 
-        Row i and column j of a window are i + w - j positions apart. The columns of ``found`` (G, rows, 2w) are the distances
-        2w - 1 ... 0, so the entry is at offset :math:`2wi + (w - 1 - i) + j`. Entries for future keys hold arbitrary values.
+        Row i and column j of a window are i + w - j positions apart. The last 2w of the c columns of ``found`` (G, whole rows, c)
+        are the distances 2w - 1 ... 0, so the entry is at offset :math:`ci + (c - 2w) + (w - 1 - i) + j`. Entries for future
+        keys are others. They are none of those of visible keys, and none of each other's if c > 2w.
         """
-        w = self.spans.window
-        strides = (self.rows * 2 * w, w * 2 * w, 2 * w - 1, 1)
-        return found.as_strided((found.shape[0], self.blocks, w, 2 * w), strides, _offset(found) + w - 1)
+        w, (rows, wide) = self.spans.window, found.shape[1:]
+        strides = (rows * wide, w * wide, wide - 1, 1)
+        offset = _offset(found) + (self.front + 1) * wide - w - 1
+        return found.as_strided((found.shape[0], self.blocks, w, 2 * w), strides, offset)
 
-    def put_by_distance(self, found: Tensor, to: Tensor) -> None:
-        r"""Write the transpose of :meth:`by_distance` into ``to`` (G, rows, 2w), which holds zeros or an earlier result.
+    def by_segment_distance(self, found: Tensor, longest: int, each: int = 1) -> Tensor:
+        r"""View segment scores indexed by distance as scores by segment, (G, segments, l, C, each).
 
-        ``found`` is (G, blocks, w, 2w), and 0 for future keys. The last column of every row but a window's last one is in the future,
-        and its memory location is that of the next row's first entry. It is skipped, so that no location is written twice by
-        different threads.
+        ``found`` (G, rows of whole segments, c) begins with ``each`` columns for every one of the distances ``longest`` ... 0. Row
+        i of segment a is a - s segments from segment s, so all rows of a segment have the same shift.
         """
-        w = self.spans.window
-        self.by_distance(to)[..., :-1].copy_(found[..., :-1])
-        to.view(len(to), self.blocks, w, 2 * w)[:, :, -1, -1].copy_(found[:, :, -1, -1])
-
-    def by_segment_distance(self, found: Tensor) -> Tensor:
-        r"""View segment scores indexed by distance, ``found`` (G, rows, C + 1), as scores by segment, (G, segments, l, C).
-
-        ``found`` covers the rows of whole segments. Row i of segment a is a - s segments from segment s; columns are the distances
-        C ... 0. All rows of a segment have the same shift.
-        """
-        wide, l = self.seen + 1, self.spans.segment  # noqa: E741
-        strides = (self.segments * l * wide, l * wide - 1, wide, 1)
-        offset = _offset(found) + self.seen - self.start // l
-        return found.as_strided((found.shape[0], self.segments, l, self.seen), strides, offset)
+        l, (rows, wide) = self.spans.segment, found.shape[1:]  # noqa: E741
+        strides = (rows * wide, l * wide - each, wide, each, 1)
+        offset = _offset(found) + (longest - self.start // l) * each
+        return found.as_strided((found.shape[0], self.segments, l, self.seen, each), strides, offset)

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from relearn.layers.causal_windows import Spans
+from relearn.layers.causal_windows import Form, Spans
 from relearn.layers.long_short_causal_core import CausalCore, mix_values
 from relearn.layers.relative_positions import sinusoids
 
@@ -41,8 +41,9 @@ class CausalLongShortAttention(nn.Module):
     ============  ===============================================  ==============================  ==============
 
     Apart from the maps the cost is :math:`O(n (2w + r (m + n) / l) D)`: linear in n except for the compressed part, which r/l makes
-    small. Scores are never stored; what is stored between the passes is linear in m + n. With ``fused`` = False (a plain attribute),
-    with dropout, and in the released form, ordinary tensor operations are used, which do store the scores.
+    small. Long calls do not store the weights; what they store between the passes is linear in m + n, also in the released form and
+    with dropout, whose probability is rounded to a multiple of 2^-15. With ``fused`` = False (a plain attribute), ordinary tensor
+    operations are used, which store the scores.
 
     Every position before t is visible, through a window or a compressed segment, if and only if :math:`w + \gcd(w, l) \ge l` (the
     printed condition w ≥ l/2 is not sufficient; docs: errata, Z9). Positions after t are never visible. Windows and segments are
@@ -120,13 +121,13 @@ class CausalLongShortAttention(nn.Module):
         spans = self.spans(x, cache)
         near, far = self.keys_and_values(x, cache=cache)
         q = self.q(x).unflatten(2, (self.heads, -1)) * math.sqrt(self.heads / self.dim)
-        tensors = (q, near.to(q.dtype), far.to(q.dtype), *self._positions(spans, q))
-        probability = self.dropout if self.training else 0.0
+        tables = self._positions(spans, q)
+        near = near.to(q.dtype)
+        tensors = (q, near, far.to(q.dtype), *tables, *self._biases(near, tables[0]))
+        dropout = self.dropout if self.training else 0.0
+        form = Form(self.as_released, self.rank if self.as_released else 1, dropout)
         own = self.fused and not torch.compiler.is_compiling()
-        if own and not probability and not self.as_released:
-            return self.out(CausalCore.apply(spans, *tensors).flatten(2))
-        biases = None if self.biases is None else (self.biases[0].to(q.dtype), self.biases[1].to(q.dtype))
-        mixed = mix_values(spans, *tensors, biases=biases, banded=self.as_released, probability=probability)
+        mixed = CausalCore.apply(spans, form, *tensors) if own else mix_values(spans, form, *tensors)
         return self.out(mixed.flatten(2))
 
     def keys_and_values(self, x: Tensor, *, cache: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -195,6 +196,13 @@ class CausalLongShortAttention(nn.Module):
                 distances = (distances[:, None] * self.rank - 1 - vectors).flatten().clamp_min(0)
             tables.append(map_(sinusoids(distances, self.dim)).to(like.dtype).unflatten(1, (self.heads, -1)))
         return tables[0], tables[1]
+
+    def _biases(self, near: Tensor, table: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+        """Return the products of Transformer-XL's biases with the keys, (B, m + n, H), and with ρ, (2w, H)."""
+        if self.biases is None:
+            return None, None
+        content, position = self.biases.to(near.dtype)
+        return (near[:, :, 0] * content).sum(-1), None if table is None else (table * position).sum(-1)
 
     def _normalise(self, rows: Tensor, norm: nn.LayerNorm | None) -> Tensor:
         """Reshape keys and values (B, t, 2D) to (B, t, 2, H, d) and normalise them, per head or over all heads."""
