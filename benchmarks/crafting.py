@@ -1,9 +1,9 @@
 """Overhead of crafting: one iteration compared with the forward and backward passes it needs.
 
 Two full-width ResNet18 substitutes, 5 poisons, 32 × 32. Baseline: only forward pass and input gradient of the images in the
-same substitutes (evaluation mode, no weight gradients). With dropout, the target's features are
-recomputed in each iteration, so the target is one of the images; another
-line counts its forward pass as overhead. The last line compares ten targets in one call with a single one, per target.
+same substitutes (evaluation mode, no weight gradients). With dropout, which in the baseline is torch's, the target's
+features are recomputed in each iteration, so the target is one of the images; two other lines, for one target and for
+ten, count its forward pass as overhead. The last line compares ten targets in one call with a single one, per target.
 
 Only iterations are timed, from the end of the first to the end of the last, without set-up and
 evaluation of the result.
@@ -100,6 +100,12 @@ def main() -> None:
         "convex polytope, Dropout on / bare without the target",
         craft(convex_polytope, one, True),
         bare(watch, nets, bases, None, True, laps),
+    )
+    many = bases.repeat(TARGETS, 1, 1, 1)
+    line(
+        f"convex polytope, Dropout on, {TARGETS} targets / bare without the targets",
+        craft(convex_polytope, targets, True, 2),
+        bare(watch, nets, many, None, True, 2),
     )
     line(
         f"convex polytope, {TARGETS} targets in one call, each / one alone",
