@@ -69,6 +69,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--laps", type=int, default=3, help="iterations a call; all but the first are timed")
+    parser.add_argument("--only", help="a part of a row's name: only such rows are measured and replaced")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
@@ -81,6 +82,8 @@ def main() -> None:
         return lambda: attack.craft(nets, bases, targets, **options, progress=watch.lap)
 
     def line(what: str, ours: Callable[[], None], reference: Callable[[], None], targets: int = 1) -> None:
+        if arguments.only and arguments.only not in what:
+            return
         timed = compare(ours, reference, arguments.pairs, clock=watch.now)
         ratios = {name: timed.pop(name) / targets for name in ("ratio", "ratio_low", "ratio_high")}
         rows.append({"iteration": what, **ratios, **timed})
@@ -113,7 +116,16 @@ def main() -> None:
         craft(convex_polytope, one, False, 2),
         TARGETS,
     )
-    report("crafting", rows, substitutes="2 x ResNet18", poisons=POISONS, size=SIZE, wanted_ratio=1.10)
+    by = ["iteration"] if arguments.only else []
+    report(
+        "crafting",
+        rows,
+        part_by=by,
+        substitutes="2 x ResNet18",
+        poisons=POISONS,
+        size=SIZE,
+        wanted_ratio=1.10,
+    )
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def against_faiss() -> list[dict[str, object]]:
             lambda k=k: agrees(search, y, y[:ROWS], [k], "keep"), lambda k=k: index.search(asked, k)
         )
         rows.append({"measured": name, "rows": ROWS, **found, "wanted": 1.0})
-        print(rows[-1], flush=True)
+        report("deep_knn", rows[-1:], part_by=["measured"])
     return rows
 
 
@@ -141,7 +141,6 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = against_faiss()
     if sys.argv[1:2] == ["--faiss"]:
-        report("deep_knn", rows, part_by=["measured"])
         return
     rows = paired() + rows
     with tempfile.TemporaryDirectory() as folder:
