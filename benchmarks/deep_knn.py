@@ -1,9 +1,9 @@
 """Deep k-NN at N = 50,000, d = 512, float32, on one core: time, memory and exactness.
 
-Time is compared, in pairs, with the work that no exact search can avoid: the blocked product ‖b‖² - 2a·b into one
-buffer and torch's top-k, on the same blocks. The pairs search the first ROWS rows among all N points,
-because the full search takes most of a minute; the full search runs once, in a separate process, whose peak
-memory is read from the system.
+Time is compared, in pairs, with a plain exact search, the blocked product ‖b‖² - 2a·b into one buffer and torch's top-k, and
+with FAISS's flat index at several k, where FAISS is installed (``--faiss``: only these rows). The pairs search
+the first ROWS rows among all N points, because the full search takes most of a minute; the full search runs once, in a
+separate process, whose peak memory is read from the system.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def points() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def bare(X: torch.Tensor, k: int) -> None:
-    block = BLOCK_BYTES // (N * 4 + (k + 16) * 12 + k * 24)  # the block size of our implementation
+    block = BLOCK_BYTES // (N * 4 + (k + 16) * 12 + k * 24)  # 256 MiB
     norms = X.square().sum(1)
     buffer = torch.empty(min(block, ROWS), N)
     for start in range(0, ROWS, block):
@@ -59,6 +59,27 @@ def paired() -> list[dict[str, object]]:
         rows.append({"measured": f"k = {k:,} against product + top-k", "rows": ROWS, **found, "wanted": 1.15})
     found = compare(lambda: ours(X, y, KS), lambda: ours(X, y, KS[-1:]))
     rows.append({"measured": f"12 k against k = {KS[-1]:,} alone", "rows": ROWS, **found, "wanted": 1.3})
+    return rows
+
+
+def against_faiss() -> list[dict[str, object]]:
+    """Our search and vote, and FAISS's search alone, of the same rows; the indexes are built before."""
+    named = {k: f"k = {k:,} against FAISS's flat index" for k in (50, 500, 2_000, 5_000)}
+    try:
+        import faiss
+    except ImportError:
+        return [{"measured": name, "skipped": "FAISS is not installed"} for name in named.values()]
+    faiss.omp_set_num_threads(1)
+    X, y = points()
+    search, index, asked = NeighbourSearch(X, queries=X[:ROWS]), faiss.IndexFlatL2(D), X[:ROWS].numpy()
+    index.add(X.numpy())
+    rows: list[dict[str, object]] = []
+    for k, name in named.items():
+        found = compare(
+            lambda k=k: agrees(search, y, y[:ROWS], [k], "keep"), lambda k=k: index.search(asked, k)
+        )
+        rows.append({"measured": name, "rows": ROWS, **found, "wanted": 1.0})
+        report("deep_knn", rows[-1:], part_by=["measured"])
     return rows
 
 
@@ -118,7 +139,10 @@ def exactness(keep: np.ndarray) -> dict[str, object]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    rows = paired()
+    rows = against_faiss()
+    if sys.argv[1:2] == ["--faiss"]:
+        return
+    rows = paired() + rows
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "keep.npy"
         for ks in ([50], KS):

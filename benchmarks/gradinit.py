@@ -1,7 +1,9 @@
 """Cost of an iteration of GradInit, compared with a training step: CPU time and memory.
 
-Baseline: a step of SGD with momentum 0.9 on the same batch, the recipe of the subsequent training. Ours:
-iterations of `gradinit`, from the end of the first to the end of the last, with S and S̃ of the baseline's batch size.
+Baseline: a step of the subsequent training's recipe on the same batch: SGD with momentum 0.9 for images, Adam for
+the Post-LN Transformer of translation (table 4.10; smaller, without dropout, which GradInit turns off). Ours: iterations
+of `gradinit` with A of that recipe, from the end of the first to the end of the last, with S and S̃ of the
+baseline's batch size. The Transformer's rows are the objective and the constraint iteration.
 
 - objective: gamma infinite. Target: at most 2.1 of the time, 1.15 of the memory.
 - constraint: gamma close to 0. Target: at most 2.8 of the time without batch normalisation, 3.5 with, 2.5 of the memory.
@@ -24,6 +26,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +37,9 @@ from torch.nn.functional import cross_entropy
 
 from relearn.methods.gradinit import gradinit
 from relearn.methods.metainit import metainit
+from relearn.methods.token_loss import token_loss
 from relearn.models import create
+from relearn.models.post_ln_transformer import PostLNTransformer
 from relearn.runs.provenance import resident_peak
 
 # For time: three to eight million products per image. For memory VGG is wider: at half the width and half the batch, weights and
@@ -45,6 +50,10 @@ TIMED: dict[str, dict[str, float]] = {
     "ResNet-110": {"depth": 1 / 6},
     "ResNet-110-BN": {"depth": 1 / 6},
 }
+TRANSLATION = "Post-LN Transformer"
+TRANSFORMER = {"dim": 128, "ffn": 256, "heads": 4, "encoder_layers": 6, "decoder_layers": 6}
+SENTENCES, TOKENS, VOCABULARY = 32, 24, 1000
+OF_TRANSLATION = ("objective", "constraint")
 WEIGHED = {**TIMED, "VGG-19": {"width": 0.5}, "VGG-19-BN": {"width": 0.5}}
 TINY = {name: {"width": 0.1, "depth": 0.01} for name in TIMED}
 BATCH, OVERLAP = 64, 0.5
@@ -84,28 +93,41 @@ def iterations(
     kind: str,
     watch: Stopwatch,
     laps: int,
-    batch_size: int = BATCH,
+    batch_size: int | None = None,
 ) -> Callable[[], None]:
     """Return a call that runs `laps` iterations, or baseline steps, on a network built for it."""
     torch.manual_seed(0)
-    model = create(name, **size_of[name]).train()  # type: ignore[arg-type]
+    batch_size = batch_size or (SENTENCES if name == TRANSLATION else BATCH)
     size = round(batch_size * (2 - OVERLAP))
-    pixels, labels = torch.rand(size, 3, 32, 32), torch.randint(0, 10, (size,))
-    pools = [(pixels, labels)] * laps
-    # A small rate and a bound that is never met, or always met, make all iterations of the same kind.
-    settings: dict[str, Any] = {"iterations": laps, "tau": 1e-6, "progress": watch.lap}
-    if kind.startswith("sgd"):
+    optimiser: torch.optim.Optimizer
+    settings: dict[str, Any] = {}
+    if name == TRANSLATION:
+        model, loss = _transformer().train(), token_loss
+        words = torch.randint(1, VOCABULARY, (3, size, TOKENS))
+        inputs: Any = (words[0], words[1])
+        labels = words[2]
+        rule = torch.optim.Adam if kind == "sgd" else torch.optim.SGD
+        optimiser = rule(model.parameters(), lr=1e-6)
+        settings["optimizer"] = "adam"
+    else:
+        model, loss = create(name, **size_of[name]).train(), cross_entropy  # type: ignore[arg-type]
+        inputs, labels = torch.rand(size, 3, 32, 32), torch.randint(0, 10, (size,))
         optimiser = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9 if kind == "sgd" else 0.0)
-        batch = pixels[:batch_size], labels[:batch_size]
-        return lambda: steps(model, optimiser, batch, watch, laps)
+    pools = [(inputs, labels)] * laps
+    # A small rate and a bound that is never met, or always met, make all iterations of the same kind.
+    settings |= {"iterations": laps, "tau": 1e-6, "progress": watch.lap}
+    first = tuple(one[:batch_size] for one in (inputs if isinstance(inputs, tuple) else (inputs,)))
+    if kind.startswith("sgd"):
+        return lambda: steps(model, loss, optimiser, (first, labels[:batch_size]), watch, laps)
+    run = partial(_run, loss)
     if kind == "objective":
-        return lambda: _run(gradinit, model, pools, overlap=OVERLAP, gamma=math.inf, **settings)
+        return lambda: run(gradinit, model, pools, overlap=OVERLAP, gamma=math.inf, **settings)
     if kind == "constraint":
-        return lambda: _run(gradinit, model, pools, overlap=OVERLAP, gamma=1e-12, **settings)
+        return lambda: run(gradinit, model, pools, overlap=OVERLAP, gamma=1e-12, **settings)
     if kind == "surprise":
         return lambda: (
             [
-                _run(
+                run(
                     gradinit,
                     model,
                     pools[:1],
@@ -120,22 +142,33 @@ def iterations(
             and None
         )
     if kind == "penalty":
-        return lambda: _run(gradinit, model, pools, overlap=OVERLAP, form="penalty", **settings)
-    halves = [(pixels[:batch_size], labels[:batch_size])] * laps
-    return lambda: _run(metainit, model, halves, data="real", optimizer="adam", **settings)
+        return lambda: run(gradinit, model, pools, overlap=OVERLAP, form="penalty", **settings)
+    halves = [(first[0], labels[:batch_size])] * laps
+    return lambda: run(metainit, model, halves, data="real", optimizer="adam", **settings)
 
 
-def steps(model: Any, optimiser: Any, batch: tuple[Tensor, Tensor], watch: Stopwatch, laps: int) -> None:
+def _transformer() -> PostLNTransformer:
+    off = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+    return PostLNTransformer(VOCABULARY, **TRANSFORMER, **off)  # type: ignore[arg-type]
+
+
+def steps(
+    model: Any,
+    loss: Callable[..., Tensor],
+    optimiser: torch.optim.Optimizer,
+    batch: tuple[tuple[Tensor, ...], Tensor],
+    watch: Stopwatch,
+    laps: int,
+) -> None:
     for done in range(1, laps + 1):
         optimiser.zero_grad(set_to_none=True)
-        cross_entropy(model(batch[0]), batch[1]).backward()
+        loss(model(*batch[0]), batch[1]).backward()
         optimiser.step()
         watch.lap(done, laps)
 
 
-def _run(method: Any, *arguments: Any, **settings: Any) -> None:
-    model, pools = arguments
-    result = method(model, cross_entropy, pools, **settings)
+def _run(loss: Callable[..., Tensor], method: Any, model: Any, pools: Any, **settings: Any) -> None:
+    result = method(model, loss, pools, **settings)
     assert result.outcome == "ok"
 
 
@@ -176,9 +209,9 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--laps", type=int, default=3, help="iterations a call; all but the first are timed")
-    parser.add_argument("--networks", nargs="*", default=list(TIMED))
+    parser.add_argument("--networks", nargs="*", default=[*TIMED, TRANSLATION])
     parser.add_argument(
-        "--kinds", nargs="*", default=list(KINDS), help="a part of the rows is printed, not written"
+        "--kinds", nargs="*", default=list(KINDS), help="with fewer rows, only these are replaced"
     )
     parser.add_argument("--memory", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -191,6 +224,8 @@ def main() -> None:
         plain = memory(name, "sgd-plain", arguments.threads)
         bytes_of_step = memory(name, "sgd", arguments.threads)
         for kind in arguments.kinds:
+            if name == TRANSLATION and kind not in OF_TRANSLATION:
+                continue
             time_bound, memory_bound = KINDS[kind]
             if kind == "constraint" and name.endswith("BN"):
                 time_bound = 3.5
@@ -217,16 +252,18 @@ def main() -> None:
                 }
             )
             print(rows[-1], flush=True)
-    if (arguments.networks, arguments.kinds) == (list(TIMED), list(KINDS)):
-        report(
-            "gradinit",
-            rows,
-            timed_networks=TIMED,
-            weighed_networks=WEIGHED,
-            batch=BATCH,
-            image=[3, 32, 32],
-            pairs=arguments.pairs,
-        )
+    everything = (arguments.networks, arguments.kinds) == ([*TIMED, TRANSLATION], list(KINDS))
+    report(
+        "gradinit",
+        rows,
+        part_by=() if everything else ("network", "iteration"),
+        timed_networks={**TIMED, TRANSLATION: TRANSFORMER},
+        weighed_networks={**WEIGHED, TRANSLATION: TRANSFORMER},
+        batch=BATCH,
+        image=[3, 32, 32],
+        sentences=[SENTENCES, TOKENS],
+        pairs=arguments.pairs,
+    )
 
 
 if __name__ == "__main__":

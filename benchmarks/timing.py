@@ -64,15 +64,28 @@ def compare(
     }
 
 
-def report(name: str, rows: Sequence[Mapping[str, Any]], **facts: Any) -> None:
-    """Print the rows as a table and keep them in results.json, under this name, with machine and date."""
+def report(
+    name: str, rows: Sequence[Mapping[str, Any]], *, part_by: Sequence[str] = (), **facts: Any
+) -> None:
+    """Print the rows as a table and keep them in results.json, under this name, with machine and date.
+
+    With ``part_by``, columns that identify a row, the rows are a part of the benchmark: they take the place of
+    the kept rows with the same values there, each with its own date, and the other kept rows remain.
+    """
     columns = list(dict.fromkeys(column for row in rows for column in row))
     cells = [[_text(row.get(column)) for column in columns] for row in rows]
     widths = [max(len(c), *(len(line[i]) for line in cells)) for i, c in enumerate(columns)]
     for line in [columns, ["-" * width for width in widths], *cells]:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    if part_by:
+        document = _kept()[name] | facts
+        new = {tuple(row.get(key) for key in part_by): dict(row) | {"date": date} for row in rows}
+        old = {tuple(row.get(key) for key in part_by): row for row in document["rows"]}
+        keep(name, document | {"rows": list((old | new).values())})
+        return
     document = {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": date,
         "machine": {"cpu": cpu_model(), "python": platform.python_version(), **_torch_facts()},
         **facts,
         "rows": [dict(row) for row in rows],
@@ -82,8 +95,12 @@ def report(name: str, rows: Sequence[Mapping[str, Any]], **facts: Any) -> None:
 
 def keep(name: str, document: Mapping[str, Any]) -> None:
     """Write a benchmark's result into results.json in place of its last one; one line a fact, and one a row."""
-    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
-    RESULTS.write_text(_pretty(dict(sorted((kept | {name: document}).items()))) + "\n", encoding="utf-8")
+    RESULTS.write_text(_pretty(dict(sorted((_kept() | {name: document}).items()))) + "\n", encoding="utf-8")
+
+
+def _kept() -> dict[str, Any]:
+    """The results of earlier runs, by the name of the benchmark."""
+    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
 
 
 def _pretty(value: Any, depth: int = 0) -> str:

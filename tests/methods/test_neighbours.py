@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
+from relearn.methods import streamed_search
 from relearn.methods.neighbours import WINDOW, NeighbourSearch, nearest, plain_precision
 
 
@@ -73,6 +74,67 @@ def test_equals_scikit_learns_brute_force(k, include_self):
     indices, squared = nearest(X, k, include_self=include_self, block=64)
     np.testing.assert_array_equal(indices.numpy(), order)
     np.testing.assert_allclose(np.sqrt(squared.numpy()), distance, rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks so small that a few hundred points are searched in a stream."""
+    for name, size in {"CHUNK": 16, "SAMPLE": 24, "ROWS": 40}.items():
+        monkeypatch.setattr(streamed_search, name, size)
+
+
+@pytest.mark.parametrize("include_self", [False, True])
+@pytest.mark.parametrize("k", [1, 20])
+@pytest.mark.parametrize("kind", ["shuffled", "nearer and nearer", "lattice", "equal", "sample lies"])
+def test_a_stream_finds_the_neighbours_in_any_order_of_the_points(small_blocks, kind, k, include_self):
+    """Also where the sample's limit is too low (its points are the near ones) or the pool is cut in every block."""
+    rng = np.random.default_rng(k)
+    X = rng.normal(size=(403, 4))
+    if kind == "nearer and nearer":
+        X = X[np.argsort(-(X**2).sum(1))]
+    elif kind == "lattice":
+        X = rng.integers(0, 3, size=X.shape).astype(np.float64)
+    elif kind == "equal":
+        X[:] = 0.1
+    elif kind == "sample lies":
+        X[:: len(X) // 24] *= 1e-3
+    assert streamed_search.worthwhile(torch.from_numpy(X).float(), k + WINDOW)
+    for dtype in (np.float32, np.float64):
+        order, truth = by_definition(X.astype(dtype), k, include_self=include_self)
+        indices, squared = nearest(X.astype(dtype), k, include_self=include_self)
+        np.testing.assert_array_equal(np.sort(indices.numpy()), np.sort(order))
+        np.testing.assert_allclose(squared.numpy(), truth, rtol=1e-5, atol=1e-12)
+
+
+def test_rows_with_too_low_a_limit_are_searched_again(small_blocks, monkeypatch):
+    X = np.random.default_rng(0).normal(size=(403, 4)).astype(np.float32)
+    again, search = [], NeighbourSearch.search_again
+
+    def watched(self, start, rows, *found):
+        again.extend(rows)
+        search(self, start, rows, *found)
+
+    monkeypatch.setattr(NeighbourSearch, "search_again", watched)
+    nearest(X, 20)
+    assert not again
+    monkeypatch.setattr(streamed_search, "_estimate", lambda asked, *_: asked.new_full((len(asked), 1), -1e9))
+    np.testing.assert_array_equal(nearest(X, 20)[0].numpy(), by_definition(X, 20)[0])
+    assert len(again) == len(X)
+
+
+def test_one_number_keeps_distance_and_index_in_their_order():
+    """Also of negative, huge and infinite distances; zero has one sign."""
+    distance = torch.tensor([-np.inf, -3e38, -2.5, -1e-45, -0.0, 0.0, 1e-45, 2.5, 3e38, np.inf])
+    packed = streamed_search._packed(distance, torch.arange(9, -1, -1))
+    assert torch.equal(streamed_search._distance(packed), distance)
+    assert packed.argsort().tolist() == [0, 1, 2, 3, 5, 4, 6, 7, 8, 9]
+    assert bool((packed < streamed_search.EMPTY).all())
+
+
+def test_true_entries_are_found_in_words_and_singly():
+    for size in (64, 61):
+        mask = torch.rand(size, generator=torch.Generator().manual_seed(size)) < 0.2
+        assert torch.equal(streamed_search._true(mask), mask.nonzero()[:, 0])
 
 
 def near_duplicates(n=200, d=32, spread=1e-3):
@@ -192,12 +254,18 @@ def test_the_callers_precision_neither_matters_nor_changes(monkeypatch):
     assert all(torch.equal(a, b) for a, b in zip(plain, reduced))
 
 
-def test_a_block_keeps_to_its_memory():
-    """N = 50,000 and k = 5,000, d = 1 to stay small: product, top-k and votes of the rows of one block."""
-    search = NeighbourSearch(torch.arange(50_000.0)[:, None])
-    part = next(search.blocks(5_000))
+@pytest.mark.parametrize(("points", "k"), [(50_000, 5_000), (50_000, 50), (50_000, 20_000), (2_000, 50)])
+def test_a_block_keeps_to_its_memory(points, k):
+    """d = 1 to stay small: the candidates and the votes of the rows of one block, with the product or the pool before them."""
+    search = NeighbourSearch(torch.arange(float(points))[:, None])
+    part = next(search.blocks(k))
     rows = part.stop - part.start
-    assert rows * (50_000 * 4 + 5_000 * (4 + 8) + 5_000 * 24) <= 256 * 2**20
+    before = (
+        2048 * 5 + 1024 * 4 + (k + max(k, 4096)) * 16
+        if streamed_search.worthwhile(search.points, k + WINDOW)
+        else points * 4
+    )
+    assert rows * (before + k * (4 + 8) + k * 24) <= 257 * 2**20
     assert rows > 100  # and it is no row-by-row search either
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from relearn.methods.deep_knn import DeepKNN, agrees
 from relearn.methods.detector import Features
-from relearn.methods.neighbours import BLOCK_BYTES, WINDOW, Block, NeighbourSearch, plain_precision
+from relearn.methods.neighbours import BLOCK_BYTES, WINDOW, Block, NeighbourSearch
 
 BYTES_A_CANDIDATE = 40
 """FAISS's distance and id, our copies of both, and the masks between them."""
@@ -117,9 +117,7 @@ class FaissSearch(NeighbourSearch):
         if self.self_rule is not None:
             shifted, order = self._with_the_rule(start, shifted, order)
         short = (order < 0).any(dim=1).nonzero().flatten()
-        step = max(1, BLOCK_BYTES // (self.points.element_size() * len(self.points)))
-        for some in short.split(step):
-            shifted[some], order[some] = self._exactly(some + start, width)
+        self.search_again(start, short, shifted, order)
         return shifted, order
 
     def _with_the_rule(self, start: int, shifted: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
@@ -132,14 +130,6 @@ class FaissSearch(NeighbourSearch):
         if self.self_rule == math.inf:
             return shifted, order
         return torch.cat([torch.full_like(shifted[:, :1], -math.inf), shifted], 1), torch.cat([row, order], 1)
-
-    def _exactly(self, rows: Tensor, width: int) -> tuple[Tensor, Tensor]:
-        """The candidates of the given query rows, from the distances to all points."""
-        with plain_precision(rows.device):
-            distance = torch.addmm(self.norms, self.ready_queries[rows], self.ready.T, alpha=-2)
-        if self.self_rule is not None:
-            distance.scatter_(1, rows[:, None], self.self_rule)
-        return distance.topk(width, dim=1, largest=False)
 
 
 def recall(

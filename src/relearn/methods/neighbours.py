@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from relearn.methods import streamed_search
 from relearn.methods.detector import Features, as_features, nearest_of_row
 
 BLOCK_BYTES = 256 * 2**20
@@ -161,7 +162,12 @@ class NeighbourSearch:
         # squares. Both may be approximate, because near ties are resolved on the original features.
         mean = self.points.mean(dim=0)
         self.centre = torch.where(mean.isfinite(), mean, 0)
-        self.ready = self.points - self.centre
+        # On the CPU the squared norms are a further column, so that the product adds them.
+        self.table = self.points.new_empty(
+            len(self.points), self.points.shape[1] + (self.points.device.type == "cpu")
+        )
+        self.ready = self.table[:, : self.points.shape[1]]
+        torch.sub(self.points, self.centre, out=self.ready)
         self.ready_queries = self.ready if own else self.queries - self.centre
         different = [self.ready] if own else [self.ready, self.ready_queries]
         largest = max(float(side.abs()) for rows in different if len(rows) for side in rows.aminmax())
@@ -170,6 +176,7 @@ class NeighbourSearch:
         for rows in different:
             rows.mul_(self.scale)
         self.norms = torch.linalg.vector_norm(self.ready, dim=1).square()
+        self.table[:, self.points.shape[1] :] = self.norms[:, None]
         size = torch.linalg.vector_norm(self.ready_queries, dim=1).double().square() + self.norms.amax()
         # twice the error bound of one distance: a dot product of d terms, the sums, the centring
         twice = (math.sqrt(self.points.shape[1]) + 8) * size
@@ -187,19 +194,45 @@ class NeighbourSearch:
     def blocks(self, k: int) -> Iterator[Block]:
         """The queries in blocks, each with its nearest candidates for any number of neighbours up to k."""
         width, item = min(k + WINDOW, self.candidates), self.points.element_size()
-        per_row = len(self.points) * item + width * (item + 8) + k * 24
-        rows = min(self.block or max(1, BLOCK_BYTES // per_row), len(self.queries))
-        # One buffer for all blocks, because allocating new pages takes longer than the computation.
-        buffer = self.points.new_empty(rows, len(self.points))
+        votes = width * (item + 8) + k * 24
+        streams = streamed_search.worthwhile(self.points, width)
+        if streams:
+            per_row = streamed_search.bytes_a_query(self.points.shape[1], width) + votes
+            rows = self.block or max(1, min(BLOCK_BYTES // per_row, streamed_search.ROWS))
+        else:
+            rows = self.block or max(1, BLOCK_BYTES // (len(self.points) * item + votes))
+            rows = min(rows, len(self.queries))
+            # One buffer for all blocks, because allocating new pages takes longer than the computation.
+            buffer = self.points.new_empty(rows, len(self.points))
         for start in range(0, len(self.queries), max(1, rows)):
             stop = min(start + rows, len(self.queries))
-            distance = buffer[: stop - start]
-            with plain_precision(self.points.device):
-                torch.addmm(self.norms, self.ready_queries[start:stop], self.ready.T, alpha=-2, out=distance)
-            if self.self_rule is not None:
-                distance.diagonal(start).fill_(self.self_rule)
-            shifted, order = distance.topk(width, dim=1, largest=False)
-            yield Block(self, start, stop, shifted, order)
+            if streams:
+                found = streamed_search.streamed(
+                    self.ready_queries[start:stop], self.table, width, start, self.self_rule
+                )
+                short = (found[1][:, -1] < 0).nonzero().flatten()
+                self.search_again(start, short, *found)
+            else:
+                found = self.product(slice(start, stop), width, buffer[: stop - start])
+            yield Block(self, start, stop, *found)
+
+    def search_again(self, start: int, rows: Tensor, shifted: Tensor, order: Tensor) -> None:
+        """Replace the candidates of some rows of a block that starts at query ``start``, by the distances to all points."""
+        step = max(1, BLOCK_BYTES // (self.points.element_size() * len(self.points)))
+        for some in rows.split(step):
+            shifted[some], order[some] = self.product(some + start, order.shape[1])
+
+    def product(self, rows: slice | Tensor, width: int, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Squared distances less ‖a‖² and indices of the ``width`` nearest candidates of query rows, by the distances to all points."""
+        with plain_precision(self.points.device):
+            distance = torch.addmm(self.norms, self.ready_queries[rows], self.ready.T, alpha=-2, out=out)
+        if self.self_rule is not None:
+            if isinstance(rows, slice):
+                distance.diagonal(rows.start).fill_(self.self_rule)
+            else:
+                distance.scatter_(1, rows[:, None], self.self_rule)
+        found = distance.topk(width, dim=1, largest=False)
+        return found.values, found.indices
 
     def measure(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Scaled squared distances of pairs (query row, candidate), by float64 differences."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from relearn.methods.acceleration import compiled
 from relearn.methods.crafting.arguments import check, parts_of, pixel_std_of
 from relearn.methods.crafting.evaluation import evaluate, usable
+from relearn.methods.crafting.masks import cheap_masks
 from relearn.methods.crafting.networks import (
     dropout_active,
     frozen,
@@ -134,6 +135,7 @@ def craft(
     with ExitStack() as stack:
         stack.enter_context(frozen([*substitutes, *watched]))
         stack.enter_context(seeded(seed, targets.device))
+        stack.enter_context(cheap_masks(substitutes))
         for net in substitutes:
             stack.enter_context(dropout_active(net, dropout))
             if precision == "bf16":
