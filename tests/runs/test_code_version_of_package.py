@@ -63,7 +63,7 @@ def stale(root: Path, change: Callable[[], None]) -> set[str]:
             "steps/trained/chance.py",
             "0.98",
             "0.97",
-            {"convert_roberta", "train_vision", "train_lra", "evaluate_robustness"},
+            {"convert_roberta", "train_vision", "train_constrained", "train_lra", "evaluate_robustness"},
         ),
         # a score and the part of it that only one step takes
         ("measures/glue_scores.py", "def _score(", "def _score(_more=None, *, ", {"finetune", "ensemble"}),
