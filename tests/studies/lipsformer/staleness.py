@@ -51,8 +51,8 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{Y}.examine.*": lambda values: [*values, 2 * values[-1]],
 }
 QUICK = {f"{Q}.count.networks", f"{Q}.examine.theorem_2.tau", f"{Y}.examine.lrsa.draws"}
-# measures of Jacobians take bounds of L2 attention along, so an edit of one reaches these too
 CONSTRAINED = f"{Q}/train_constrained"
+# measures of Jacobians take bounds of L2 attention along, so an edit of one reaches these too
 BY_A_BOUND = (
     {EXAMINE, OF_LRFORMER, CONSTRAINED},
     [f"{step}/*" for step in (EXAMINE, OF_LRFORMER, CONSTRAINED)],
