@@ -104,7 +104,7 @@ AFTER_TRAINING = {
     "long_short": {"patch_similarity"},
     "robustness": {"evaluate_robustness"},
     "l2_attention": {"train_char_lm"},
-    "lipsformer": {"evaluate_imagenet"},
+    "lipsformer": {"evaluate_imagenet", "train_constrained"},
     "layer_scale": {"train_vision"},
     "lrformer": {"evaluate_uncertainty"},
 }
