@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from relearn.forecast.calibrate import processor
+
 RESULTS = Path(__file__).with_name("results.json")  # by the name of the benchmark
 
 
@@ -70,7 +72,7 @@ def report(
     """Print the rows as a table and keep them in results.json, under this name, with machine and date.
 
     With ``part_by``, columns that identify a row, the rows are a part of the benchmark: they take the place of
-    the kept rows with the same values there, each with its own date, and the other kept rows remain.
+    the kept rows with the same values there, each with its own date and processor, and the other kept rows remain.
     """
     columns = list(dict.fromkeys(column for row in rows for column in row))
     cells = [[_text(row.get(column)) for column in columns] for row in rows]
@@ -80,13 +82,14 @@ def report(
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     if part_by:
         document = _kept()[name] | facts
-        new = {tuple(row.get(key) for key in part_by): dict(row) | {"date": date} for row in rows}
+        made = {"date": date, "cpu": processor()}
+        new = {tuple(row.get(key) for key in part_by): dict(row) | made for row in rows}
         old = {tuple(row.get(key) for key in part_by): row for row in document["rows"]}
         keep(name, document | {"rows": list((old | new).values())})
         return
     document = {
         "date": date,
-        "machine": {"cpu": cpu_model(), "python": platform.python_version(), **_torch_facts()},
+        "machine": {"cpu": processor(), "python": platform.python_version(), **_torch_facts()},
         **facts,
         "rows": [dict(row) for row in rows],
     }
@@ -113,16 +116,6 @@ def _pretty(value: Any, depth: int = 0) -> str:
     lines = [(f"{json.dumps(key)}: " if named else "") + _pretty(one, depth + 1) for key, one in items]
     pad = " " * (depth + 1)
     return f"{opened}\n" + ",\n".join(pad + line for line in lines) + f"\n{pad[1:]}{closed}"
-
-
-def cpu_model() -> str:
-    """Return the name of the processor as reported by the system."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _time(call: Callable[[], Any], clock: Callable[[], float]) -> float:

@@ -5,9 +5,8 @@ nearly all of them in one vectorised comparison; the others collect in a pool, w
 limit to the last of them) whenever it is full. A limit that was too low leaves fewer than ``width`` in the pool, so a
 row that has them has the right ones, whatever the sample was.
 
-Product, cut and order are NumPy's. Its OpenBLAS took 7% to 12% less time than torch's MKL on an AMD EPYC, which MKL serves with AVX2.
-Its sort of whole numbers is vectorised: a distance and its index are one int64, the distance above, which sorts six times as
-fast as torch's pairs.
+Product, cut and order are NumPy's: its sort of whole numbers is vectorised, and a distance and its index are one int64, the distance
+above. Its product follows ``OMP_NUM_THREADS``, not ``torch.set_num_threads``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dropout masks for a tenth of the price of torch's on a CPU, whose Bernoulli numbers cost 10 ns each there."""
+"""Dropout masks that cost less than torch's on a CPU, which draws a Bernoulli number for each entry."""
 
 from __future__ import annotations
 
