@@ -119,7 +119,7 @@ def test_the_inverse_comes_nearer_with_every_step() -> None:
     torch.manual_seed(0)
     matrix = (3 * torch.randn(2, 5, 5, dtype=torch.float64)).softmax(-1)
     errors = [
-        float((pseudo_inverse(matrix, n) - torch.linalg.pinv(matrix)).norm()) for n in (1, 3, 6, 12, 30)
+        float((pseudo_inverse(matrix, n) - torch.linalg.pinv(matrix)).norm()) for n in (1, 3, 6, 12)
     ]
     assert errors == sorted(errors, reverse=True) and errors[-1] < 1e-8
 
