@@ -122,7 +122,7 @@ def test_a_failed_job_stops_no_other_and_its_printed_command_can_be_pasted(scrat
 
 @pytest.mark.parametrize(
     ("words", "limited"),
-    [((), False), (("--max-jobs-per-timespan", "50/1m"), True)],
+    [((), False), (("--max-jobs-per-timespan", "50/1s"), True)],
     ids=["default", "chosen"],
 )
 def test_only_a_limit_that_the_caller_has_chosen_holds_jobs_back(
