@@ -121,7 +121,7 @@ class Story:
         self.total = sum(int(part.split()[-1]) for part in counted.split(", ") if part)
         self.ahead.start, self.ahead.unseen = self.clock(), self.total
         if self.jobs_shown and counted:
-            self.screen.line(f"{self.total} jobs: {counted}")
+            self.screen.line(f"{self.total} {'job' if self.total == 1 else 'jobs'}: {counted}")
         self.screen.watch()
 
     def _resources(self, record: LogRecord) -> None:
@@ -226,7 +226,9 @@ class Story:
             self.screen.line(f"{self.done} of {self.total} jobs done{waiting}")
         elif self.total:
             spent = in_words(self.clock() - self.ahead.start)
-            self.screen.line(f"{self.done} of {self.total} jobs done in {spent}")
+            self.screen.line(
+                f"{self.done} of {self.total} {'job' if self.total == 1 else 'jobs'} done in {spent}"
+            )
         for log in logs.split(", "):
             self.screen.line(f"full log: {_relative(log)}")
 

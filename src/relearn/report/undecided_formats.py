@@ -24,6 +24,8 @@ def headline(one: Undecided) -> str:
     if not one.needs:
         if one.cpu_s is None:
             return "; ".join(part for part in (*one.blocked, one.planned) if part) + _place_note(one)
+        if one.least < 1:
+            return f"every comparison holds, and no number of {one.unit} is asked for"
         more = "" if one.least == 1 else f"; the rule requires {_units(one.least, one.unit)}{_cost(one)}"
         return f"every comparison holds{more}{_place_note(one)}"
     if one.need is None:
