@@ -45,7 +45,9 @@ def train(net: nn.Module, shape: tuple[int, ...], steps: int, lr: float = 1.0):
             yield net.eval()
 
 
-@pytest.mark.parametrize(("windows", "kind"), [("square", "spectral"), ("cross", "spectral"), ("square", "bjorck")])
+@pytest.mark.parametrize(
+    ("windows", "kind"), [("square", "spectral"), ("cross", "spectral"), ("square", "bjorck")]
+)
 def test_a_lipsformer_keeps_the_bound_of_theorem_2_while_it_trains(windows: str, kind: str) -> None:
     net = lipsformer(windows)
     assert constrain(net, kind=kind, shape=IMAGE).uncovered == ()

@@ -118,9 +118,7 @@ def test_with_a_landmark_a_token_it_is_the_softmax(woken, tokens) -> None:
 def test_the_inverse_comes_nearer_with_every_step() -> None:
     torch.manual_seed(0)
     matrix = (3 * torch.randn(2, 5, 5, dtype=torch.float64)).softmax(-1)
-    errors = [
-        float((pseudo_inverse(matrix, n) - torch.linalg.pinv(matrix)).norm()) for n in (1, 3, 6, 12)
-    ]
+    errors = [float((pseudo_inverse(matrix, n) - torch.linalg.pinv(matrix)).norm()) for n in (1, 3, 6, 12)]
     assert errors == sorted(errors, reverse=True) and errors[-1] < 1e-8
 
 
