@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from relearn.params.reading import ParamsError
+from relearn.studies import parameters
+
 from ..studies.freelb import staleness as freelb
 from ..studies.gradinit import staleness as gradinit
 from ..studies.gradinit.staleness import (
@@ -546,26 +549,55 @@ def apart(one: Edit, other: Edit) -> bool:
     )
 
 
-def together(edits: list[Edit]) -> list[Edit]:
-    """Edits of params.yaml that touch different runs as one: what they touch is the union, and the engines are asked less often."""
+def together(edits: list[Edit], legal: Callable[[dict[str, Any]], bool]) -> list[Edit]:
+    """Edits of params.yaml that touch different runs as one: what they touch is the union, and the engines are asked less often.
+    ``legal`` says whether values by dotted key may stand together in params.yaml."""
     found = [edit for edit in edits if edit[0] not in LEAVES]
     batches: list[list[Edit]] = []
     for edit in (edit for edit in edits if edit[0] in LEAVES):
-        batch = next((some for some in batches if all(apart(edit, other) for other in some)), None)
+        batch = next(
+            (
+                some
+                for some in batches
+                if all(apart(edit, other) for other in some) and legal(values_of([*some, edit]))
+            ),
+            None,
+        )
         if batch is None:
             batches.append(batch := [])
         batch.append(edit)
     for batch in batches:
-        names, changes, steps, patterns = zip(*batch)
-        values = {key: value for change in changes for key, value in change["params"].items()}
-        found.append((" and ".join(names), {"params": values}, set().union(*steps), [*chain(*patterns)]))
+        names, _, steps, patterns = zip(*batch)
+        found.append(
+            (" and ".join(names), {"params": values_of(batch)}, set().union(*steps), [*chain(*patterns)])
+        )
     return found
+
+
+def values_of(batch: Iterable[Edit]) -> dict[str, Any]:
+    """The values of all edits of params.yaml, by dotted key."""
+    return {key: value for _, change, _, _ in batch for key, value in change["params"].items()}
 
 
 def check(scratch: Any, keys: Iterable[str]) -> None:
     """Ask both engines about each key of params.yaml and each edit of the source, in one process."""
-    values_of = leaves(scratch.values())
-    edits = together([edit_of(scratch, key, values_of.get(key)) for key in keys])
+    values = leaves(scratch.values())
+
+    def legal(changed: dict[str, Any]) -> bool:
+        nested: dict[str, Any] = {}
+        for key, value in changed.items():
+            *above, last = key.split(".")
+            inside = nested
+            for part in above:
+                inside = inside.setdefault(part, {})
+            inside[last] = value
+        try:
+            parameters.load(scratch.root / "params.yaml", overrides=nested)
+        except ParamsError:
+            return False
+        return True
+
+    edits = together([edit_of(scratch, key, values.get(key)) for key in keys], legal)
     edits.insert(0, ("no edit", {}, set(), []))
     answers = scratch.ask([edit for _, edit, _, _ in edits])
     ours = STEPS | OF_GRADINIT | OF_L2_ATTENTION | OF_LIPSFORMER | OF_VISION | OF_LONG_SHORT
