@@ -54,9 +54,9 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         {CLASSIFY[T]},
         [*trained(T, "residual/*"), *trained(T, "class_token/*")],
     ),
-    # of RandAugment, which is not there
     *((f"{study}.train.gpus", {CLASSIFY[study]}, []) for study in STUDIES),  # no setting of a run
-    *((f"{study}.train.randaugment_operations", {CLASSIFY[study]}, []) for study in STUDIES),
+    # of RandAugment, which is not there
+    *((f"{study}.train.randaugment_*", {CLASSIFY[study]}, []) for study in STUDIES),
     *((f"{study}.train.*", {CLASSIFY[study]}, trained(study)) for study in STUDIES),
     (f"{T}.tuning.rates", {CLASSIFY[T], "render"}, trained(T)),
     (f"{T}.tuning.*", {CLASSIFY[T]}, []),  # without rates there is no tuning

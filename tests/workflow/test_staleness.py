@@ -541,7 +541,10 @@ def heads(patterns: list[str]) -> set[str]:
 
 
 def apart(one: Edit, other: Edit) -> bool:
-    """Whether nothing can be touched by both edits but the report, by neither alone: so neither hides what the other fails to do."""
+    """Whether nothing can be touched by both edits but the report, by neither alone: so neither hides what the other fails to do.
+    Keys of one section may do together what neither does alone."""
+    if one[0].rpartition(".")[0] == other[0].rpartition(".")[0]:
+        return False
     ours, theirs = heads(one[3]), heads(other[3])
     reported = "render" in one[3] and "render" in other[3]
     return (bool(ours and theirs) or not reported) and not any(

@@ -142,6 +142,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         [*of_network(CVT), f"{THROUGHPUT}/{CVT}/*"],
     ),
     (f"{S}.train.drop_path", {CLASSIFY}, of_network(*PATCHED)),  # a ResNet has none
+    (f"{S}.train.gpus", {CLASSIFY}, []),  # no setting of a run
     (f"{S}.train.randaugment_*", {CLASSIFY}, []),  # of RandAugment, which is not there
     (f"{S}.train.own", {CLASSIFY}, of_network("DeiT-S")),
     (f"{S}.network.*", {CLASSIFY, THROUGHPUT}, [*SEEN, f"{THROUGHPUT}/*"]),
