@@ -542,8 +542,10 @@ def heads(patterns: list[str]) -> set[str]:
 
 def apart(one: Edit, other: Edit) -> bool:
     """Whether nothing can be touched by both edits but the report, by neither alone: so neither hides what the other fails to do.
-    Keys of one section may do together what neither does alone."""
+    Keys of one section may do together what neither does alone, and so may a key that adds or removes runs and any of its study."""
     if one[0].rpartition(".")[0] == other[0].rpartition(".")[0]:
+        return False
+    if one[0].split(".")[0] == other[0].split(".")[0] and "render" in one[2] | other[2]:
         return False
     ours, theirs = heads(one[3]), heads(other[3])
     reported = "render" in one[3] and "render" in other[3]
