@@ -121,7 +121,7 @@ class Story:
         self.total = sum(int(part.split()[-1]) for part in counted.split(", ") if part)
         self.ahead.start, self.ahead.unseen = self.clock(), self.total
         if self.jobs_shown and counted:
-            self.screen.line(f"{self.total} {'job' if self.total == 1 else 'jobs'}: {counted}")
+            self.screen.line(f"{_jobs(self.total)}: {counted}")
         self.screen.watch()
 
     def _resources(self, record: LogRecord) -> None:
@@ -223,12 +223,10 @@ class Story:
             self.screen.line(
                 f"{len(self.failed)} failed: {'; '.join(self.failed[:5])}{' …' * (len(self.failed) > 5)}"
             )
-            self.screen.line(f"{self.done} of {self.total} jobs done{waiting}")
+            self.screen.line(f"{self.done} of {_jobs(self.total)} done{waiting}")
         elif self.total:
             spent = in_words(self.clock() - self.ahead.start)
-            self.screen.line(
-                f"{self.done} of {self.total} {'job' if self.total == 1 else 'jobs'} done in {spent}"
-            )
+            self.screen.line(f"{self.done} of {_jobs(self.total)} done in {spent}")
         for log in logs.split(", "):
             self.screen.line(f"full log: {_relative(log)}")
 
@@ -268,3 +266,7 @@ def _config(argv: list[str]) -> list[str]:
         elif word.startswith("--config="):
             found.append(word.partition("=")[2])
     return ["--config", *found] if found else []
+
+
+def _jobs(number: int) -> str:
+    return "1 job" if number == 1 else f"{number} jobs"

@@ -169,6 +169,13 @@ def test_the_first_sentence_counts_the_claims_of_studies_with_a_verdict(make_pag
     assert "without one so far" not in made
 
 
+def test_the_list_of_claims_begins_with_the_judged_ones(make_page):
+    made = make_page[0]()
+    rows = made[made.index('id="scoreboard"') :].split("</table>")[0]
+    found = [verdict == "not_run" for verdict in re.findall(r'data-verdict="(\w+)"', rows)]
+    assert found == sorted(found) and set(found) == {True, False}
+
+
 def test_tables_have_captions_heads_of_rows_and_columns_and_scroll_alone(make_page):
     made = make_page[0]()
     for one in re.findall(r"<table.*?</table>", made, re.DOTALL):

@@ -131,8 +131,11 @@ def test_reasons_that_more_units_do_not_remove_are_named() -> None:
     one = found(claim(part([0.3]), verdict="underpowered", reasons=reasons))
     assert one.blocked == (reasons[1],) and one.least == 3
     assert f"more seeds do not help: {reasons[1]}" in undecided_formats.lines(one)
-    weak = replace(one, needs=(), least=0, cpu_s=0.0)
-    assert undecided_formats.headline(weak) == "every comparison holds, and no number of seeds is asked for"
+    weak = found(claim(part([0.3, 0.3, 0.3]), verdict="underpowered", reasons=reasons[1:]))
+    assert undecided_formats.lines(weak) == [
+        "to decide it: every comparison holds, and no number of seeds is asked for",
+        f"more seeds do not help: {reasons[1]}",
+    ]
 
 
 def test_pairs_are_counted_in_targets_and_victims_are_not() -> None:

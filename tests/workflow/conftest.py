@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
+from relearn.params.reading import ParamsError
+from relearn.studies import parameters
+
 from ..studies.freelb.staleness import RUNS
+from .dotted import lay
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
@@ -230,14 +234,19 @@ class Scratch:
     def set(self, values: dict[str, Any]) -> None:
         """Write values of params.yaml by their dotted keys."""
         path = self.root / "params.yaml"
-        params = yaml.safe_load(path.read_text())
-        for key, value in values.items():
-            *above, last = key.split(".")
-            inside = params
-            for part in above:
-                inside = inside[part]
-            inside[last] = value
+        params = self.values()
+        lay(values, params)
         path.write_text(yaml.safe_dump(params, sort_keys=False))
+
+    def allows(self, values: dict[str, Any]) -> bool:
+        """Whether these values, by their dotted keys, may stand together in params.yaml."""
+        params = self.values()
+        lay(values, params)
+        try:
+            parameters.load(self.root / "params.yaml", overrides=params)
+        except ParamsError:
+            return False
+        return True
 
     def edit(self, path: str, old: str, new: str) -> None:
         text = (self.root / path).read_text()

@@ -18,6 +18,7 @@ from typing import Any
 
 import fake_job
 import yaml
+from dotted import lay
 
 from relearn.cli import code, jobs
 from relearn.studies import STUDIES, parameters
@@ -131,12 +132,7 @@ def edited(edit: dict[str, Any]) -> Iterator[None]:
     files = {Path(path): text for path, text in edit.get("source", {}).items()}
     if "params" in edit:
         values = yaml.safe_load(Path("params.yaml").read_text())
-        for key, value in edit["params"].items():
-            *above, last = key.split(".")
-            inside = values
-            for part in above:
-                inside = inside[part]
-            inside[last] = value
+        lay(edit["params"], values)
         files[Path("params.yaml")] = yaml.safe_dump(values, sort_keys=False)
     before = {path: path.read_text() for path in files}
     before |= {path: path.read_text() for path in CODE.iterdir()}

@@ -14,9 +14,6 @@ from typing import Any
 import pytest
 import yaml
 
-from relearn.params.reading import ParamsError
-from relearn.studies import parameters
-
 from ..studies.freelb import staleness as freelb
 from ..studies.gradinit import staleness as gradinit
 from ..studies.gradinit.staleness import (
@@ -554,9 +551,9 @@ def apart(one: Edit, other: Edit) -> bool:
     )
 
 
-def together(edits: list[Edit], legal: Callable[[dict[str, Any]], bool]) -> list[Edit]:
+def together(edits: list[Edit], allows: Callable[[dict[str, Any]], bool]) -> list[Edit]:
     """Edits of params.yaml that touch different runs as one: what they touch is the union, and the engines are asked less often.
-    ``legal`` says whether values by dotted key may stand together in params.yaml."""
+    ``allows`` says whether values by dotted key may stand together in params.yaml."""
     found = [edit for edit in edits if edit[0] not in LEAVES]
     batches: list[list[Edit]] = []
     for edit in (edit for edit in edits if edit[0] in LEAVES):
@@ -564,7 +561,7 @@ def together(edits: list[Edit], legal: Callable[[dict[str, Any]], bool]) -> list
             (
                 some
                 for some in batches
-                if all(apart(edit, other) for other in some) and legal(values_of([*some, edit]))
+                if all(apart(edit, other) for other in some) and allows(values_of([*some, edit]))
             ),
             None,
         )
@@ -587,22 +584,7 @@ def values_of(batch: Iterable[Edit]) -> dict[str, Any]:
 def check(scratch: Any, keys: Iterable[str]) -> None:
     """Ask both engines about each key of params.yaml and each edit of the source, in one process."""
     values = leaves(scratch.values())
-
-    def legal(changed: dict[str, Any]) -> bool:
-        nested: dict[str, Any] = {}
-        for key, value in changed.items():
-            *above, last = key.split(".")
-            inside = nested
-            for part in above:
-                inside = inside.setdefault(part, {})
-            inside[last] = value
-        try:
-            parameters.load(scratch.root / "params.yaml", overrides=nested)
-        except ParamsError:
-            return False
-        return True
-
-    edits = together([edit_of(scratch, key, values.get(key)) for key in keys], legal)
+    edits = together([edit_of(scratch, key, values.get(key)) for key in keys], scratch.allows)
     edits.insert(0, ("no edit", {}, set(), []))
     answers = scratch.ask([edit for _, edit, _, _ in edits])
     ours = STEPS | OF_GRADINIT | OF_L2_ATTENTION | OF_LIPSFORMER | OF_VISION | OF_LONG_SHORT

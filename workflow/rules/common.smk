@@ -63,6 +63,11 @@ def input_words(wildcards, input):
     return [word for name, found in paths.items() if found for word in ("--input", name, *found)]
 
 
+def process_words(wildcards, resources):
+    """Return `--processes N` for a job on several GPUs. Params computed from resources never make a job stale."""
+    return ["--processes", str(resources.gpu)] if resources.gpu > 1 else []
+
+
 def plan_of(study):
     """Return the families of a study's runs, by step."""
     return load_study(study).part("plan").plan(PARAMS, SCALE)
@@ -128,9 +133,7 @@ def words_of(family):
         "seed": [] if family.seeds is None else ["--seed", "{seed}"],
         "scale": SCALE,
         "inputs": input_words,
-        "processes": (
-            ["--processes", str(family.needs.gpu)] if family.needs.gpu > 1 and DEVICE != "cpu" else []
-        ),
+        "processes": process_words,
     }
 
 

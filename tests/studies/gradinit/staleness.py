@@ -256,6 +256,7 @@ QUICK = {
     f"{G}.train.lr",
     f"{G}.networks.gradinit_penalty",
     f"{G}.imagenet.size",
+    f"{G}.imagenet.gpus",
     f"{G}.first_steps.width",
     f"{G}.translation.adam.gamma",
     f"{G}.translation.grid.lr",
