@@ -34,7 +34,11 @@ def of(study: str) -> set[str]:
 TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{T}.seeds", {CLASSIFY[T], "render"}, [f"{CLASSIFY[T]}/*/seed1", "render"]),
     *(
-        (f"{study}.images.dataset", of(study) | {PREPARE[study]}, [f"{PREPARE[study]}/*", *trained(study)])
+        (
+            f"{study}.images.dataset",
+            of(study) | {PREPARE[study], "render"},
+            [f"{PREPARE[study]}/*", *trained(study)],
+        )
         for study in STUDIES
     ),
     *((f"{study}.images.size", {CLASSIFY[study]}, trained(study)) for study in STUDIES),

@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from relearn.forecast import planned
+from relearn.studies import parameters
+
 from ..studies.freelb import staleness as freelb
 from ..studies.gradinit import staleness as gradinit
 from ..studies.gradinit.staleness import (
@@ -39,6 +42,7 @@ from ..studies.lipsformer.staleness import Q, Y
 from ..studies.long_short import staleness as long_short
 from ..studies.long_short.staleness import STEPS as OF_LONG_SHORT
 from . import staleness_vision as vision
+from .dotted import lay
 from .staleness_vision import STEPS as OF_VISION
 from .staleness_vision import T
 
@@ -110,7 +114,7 @@ def network(role: str, name: str) -> list[str]:
 # of a run that the scratch checkout does not have at all is idle and left out here.
 TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{P}.seeds", {P, "render"}, ["*/seed1", "render"]),
-    (f"{P}.prepare.dataset", {P}, WITH_DATA),  # a folder of another name is read
+    (f"{P}.prepare.dataset", {P, "render"}, WITH_DATA),  # a folder of another name is read
     (f"{P}.prepare.*", {P}, WITH_DATA),
     *(
         (
@@ -617,3 +621,19 @@ def test_edits_touch_their_runs_and_no_others(scratch: Any) -> None:
 @pytest.mark.slow
 def test_every_parameter_touches_its_runs_and_no_others(scratch: Any) -> None:
     check(scratch, [key for key in LEAVES if key not in FIXED])
+
+
+@pytest.mark.slow
+def test_a_parameter_changes_the_report_itself_where_it_adds_or_removes_runs(scratch: Any) -> None:
+    """Asked for each key alone, of the plan: among edits made together, another may change the report."""
+    values = leaves(scratch.values())
+
+    def folders(edit: dict[str, Any]) -> set[str]:
+        params = scratch.values()
+        lay(edit, params)
+        return set(planned.jobs_of(parameters.load(scratch.root / "params.yaml", overrides=params)))
+
+    before = folders({})
+    edits = [edit_of(scratch, key, values.get(key)) for key in LEAVES if key not in FIXED]
+    changing = {key for key, edit, _, _ in edits if folders(edit["params"]) != before}
+    assert changing == {key for key, _, steps, _ in edits if "render" in steps}

@@ -96,7 +96,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     ),
     (f"{F}.ensemble.csqa_members", {ENSEMBLE}, []),  # of a task that is not here
     (f"{F}.ensemble.*", {ENSEMBLE, "render"}, [f"{ENSEMBLE}/roberta/pgd/*", "render"]),
-    (f"{F}.images.dataset", {IMAGES}, MADE),
+    (f"{F}.images.dataset", {IMAGES, "render"}, MADE),
     (f"{F}.images.*", {PREPARE}, MADE),
     (f"{F}.train_images_adversarially.methods", {IMAGES, "render"}, [f"{IMAGES}/pgd/*", "render"]),
     (f"{F}.train_images_adversarially.perturbation.*", {IMAGES}, [f"{IMAGES}/freelb/*", "render"]),

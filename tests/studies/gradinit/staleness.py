@@ -53,9 +53,9 @@ NEW_RUNS = {INIT, LEARN, "render"}
 
 TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{G}.seeds", NEW_RUNS | {STATISTICS}, [f"{G}/*/seed1", "render"]),
-    (f"{G}.images.dataset", {DATA, INIT, LEARN, STATISTICS}, [f"{IMAGES_OF}/*", *IMAGES]),
+    (f"{G}.images.dataset", {DATA, INIT, LEARN, STATISTICS, "render"}, [f"{IMAGES_OF}/*", *IMAGES]),
     (f"{G}.images.*", {DATA}, [f"{IMAGES_OF}/*", *IMAGES]),
-    (f"{G}.corpus.dataset", {DATA, INIT, LEARN, STATISTICS}, [f"{CORPUS}/*", *TRANSLATED]),
+    (f"{G}.corpus.dataset", {DATA, INIT, LEARN, STATISTICS, "render"}, [f"{CORPUS}/*", *TRANSLATED]),
     (f"{G}.corpus.test_pairs", {DATA, LEARN}, [f"{CORPUS}/*", *TRANSLATED]),
     (f"{G}.corpus.*", {DATA}, [f"{CORPUS}/*", *TRANSLATED]),
     (f"{G}.network.resnet1202_depth", {INIT}, started("grid", "ResNet-1202-BN")),

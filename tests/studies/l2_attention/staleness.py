@@ -28,7 +28,12 @@ OF_PROTOCOL = {
 
 TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{L}.seeds", {TRAIN, "render"}, [f"{TRAIN}/*/seed1", "render"]),
-    *((f"{L}.characters.{key}", {LINES, TRAIN, TIMES}, TEXT) for key in ("dataset", "max_length")),
+    (
+        f"{L}.characters.dataset",
+        {LINES, TRAIN, TIMES, "render"},
+        TEXT,
+    ),  # the folder of its lines has its name
+    (f"{L}.characters.max_length", {LINES, TRAIN, TIMES}, TEXT),
     (f"{L}.characters.*", {LINES}, TEXT),
     (f"{L}.network.dim", {TRAIN, "render"} | LOOKING, MODELS),  # a folder of figure 5 has it in its name
     (f"{L}.network.heads", {TRAIN} | LOOKING, MODELS),

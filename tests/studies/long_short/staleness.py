@@ -133,7 +133,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         for name in ("curve", "latency")
     ),
     (f"{S}.count_params_flops.families", {COUNT, "render"}, ["render"]),  # one less
-    (f"{S}.images.dataset", {PREPARE, CLASSIFY, SIMILARITY, WITHSTAND}, ON_DIGITS),
+    (f"{S}.images.dataset", {PREPARE, CLASSIFY, SIMILARITY, WITHSTAND, "render"}, ON_DIGITS),
     (f"{S}.images.size", {CLASSIFY}, SEEN),
     (f"{S}.images.*", {PREPARE}, ON_DIGITS),
     (  # of CvT with long-short attention alone
