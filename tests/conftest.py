@@ -23,6 +23,9 @@ settings.register_profile(
 )
 settings.load_profile("untimed")
 
+# Workers side by side have a core each. With threads for all cores each, they wait for one another; a worker takes this from its parent.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Started in the background of a script, a process ignores Ctrl-C, and so would all that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -13,19 +13,21 @@ from relearn.cli import VERBS, targets
 from relearn.studies import STUDIES
 
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"```python\n(.*?)```", re.S)
+BLOCK = re.compile(
+    r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.S
+)  # a block, and what stands below it as its output
 PAGES = sorted(
     page for page in (ROOT / "docs").glob("*.md") if BLOCK.search(page.read_text(encoding="utf-8"))
 )
 
-# A process that has imported torch alone, which takes seconds, and forks for each block. What a block imports or
-# declares is gone with its process, so that no block can rest on another one.
+# A process that has imported torch alone, with the compiler that optimisers load, which takes seconds, and forks for each block.
+# What a block imports or declares is gone with its process, so that no block can rest on another one.
 RUNNER = """
 import json, os, sys, traceback
-import torch
+import torch, torch._dynamo
 
 for name, block in json.load(sys.stdin):
-    sys.stdout.flush()
+    print(f"block {name}:", flush=True)
     child = os.fork()
     if not child:
         try:
@@ -33,7 +35,6 @@ for name, block in json.load(sys.stdin):
             sys.stdout.flush()
             os._exit(0)
         except BaseException:
-            print(name)
             traceback.print_exc(file=sys.stdout)
             sys.stdout.flush()
             os._exit(1)
@@ -52,11 +53,6 @@ def run(blocks: list[tuple[str, str]], folder: Path) -> str:
     return done.stdout
 
 
-def blocks_of(page: Path) -> list[tuple[str, str]]:
-    found = BLOCK.findall(page.read_text(encoding="utf-8"))
-    return [(f"{page.name}, block {number}", block) for number, block in enumerate(found, 1)]
-
-
 def small_glue(folder: Path) -> None:
     """RTE in the layout and the numbers of its official files, which docs/glue.md reads."""
     (folder / "glue" / "RTE").mkdir(parents=True)
@@ -70,11 +66,15 @@ def small_glue(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_python_block_runs(page: Path, tmp_path: Path) -> None:
+def test_every_python_block_runs_and_prints_what_stands_below_it(page: Path, tmp_path: Path) -> None:
     if page.name == "glue.md":
         small_glue(tmp_path)
-    found = run(blocks_of(page), tmp_path)
+    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+    found = run([(str(n), block) for n, (block, _) in enumerate(blocks)], tmp_path)
     assert "block failed:" not in found, found
+    printed = re.split(r"^block \d+:\n", found.removesuffix("DONE\n"), flags=re.MULTILINE)[1:]
+    for output, (_, shown) in zip(printed, blocks, strict=True):
+        assert not shown or output == shown
 
 
 def test_a_block_cannot_rest_on_another_one(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_block_cannot_rest_on_another_one(tmp_path: Path) -> None:
 
 def test_every_import_of_the_readme_works(tmp_path: Path) -> None:
     """Its block uses names that the reader defines; only its imports can be run alone, each in a separate process."""
-    block = "\n".join(BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
+    block = "\n".join(block for block, _ in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
     imports = [
         ast.unparse(node) for node in ast.parse(block).body if isinstance(node, ast.Import | ast.ImportFrom)
     ]
@@ -97,16 +97,6 @@ def test_every_import_of_the_readme_works(tmp_path: Path) -> None:
     imports = [line for line in imports if line != "import timm"]
     found = run([(line, line) for line in imports], tmp_path)
     assert "block failed:" not in found, found
-
-
-def test_blocks_of_the_page_on_lipschitz_constants_print_what_stands_below_them(tmp_path: Path) -> None:
-    page = (ROOT / "docs/lipschitz.md").read_text(encoding="utf-8")
-    pairs = re.findall(r"```python\n((?:(?!```).)*)```\n\n```text\n(.*?)```", page, re.S)
-    assert pairs
-    found = run(
-        [(f"lipschitz.md, printing block {n}", block) for n, (block, _) in enumerate(pairs)], tmp_path
-    )
-    assert found == "".join(shown for _, shown in pairs) + "DONE\n"
 
 
 def test_readme_fits_a_page() -> None:
