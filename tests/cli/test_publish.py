@@ -188,6 +188,11 @@ def test_a_study_is_published_in_parts(tmp_path: Path, capsys: Any, monkeypatch:
     ]
     monkeypatch.setattr(code, "today", lambda values: planned)
     words = ("publish", "--from", str(later), "--to", str(target), "--study", "poisoning", "--add")
+    assert run(*words, "--allow-mixed") == 0
+    found = {(one["study"], one["labels"]["attack"]) for one in Store(target).read_all()[0]}
+    assert ("poisoning", "feature_collision") in found
+    said = "In parts, from clean commits; the code of some runs has changed since: 2 of aaaaaaaaaa, 1 of bbbbbbbbbb."
+    assert said in (target / "README.md").read_text()
     assert run(*words) == 0  # the run whose code has changed since goes
     found = {(one["study"], one["labels"]["attack"]) for one in Store(target).read_all()[0]}
     assert found == {

@@ -2,9 +2,9 @@
 
 The set goes to results/published/<scale>. It is refused if the runs of a study come from several commits or from a
 working tree with changes. `--study` replaces the runs of one study and keeps those of the others; with `--add` a study is published
-in parts: its published runs stay if today's plan has them with the same settings and the same code version. Everything in the set is
-rendered from its own Parquet files, so it can be rendered from them again. An existing README.md is kept, except for the
-part that this command writes. Weights and data are not copied.
+in parts: its published runs stay if today's plan has them with the same settings and the same code version, and with `--allow-mixed`
+of whatever code version. Everything in the set is rendered from its own Parquet files, so it can be rendered from them again.
+An existing README.md is kept, except for the part that this command writes. Weights and data are not copied.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--allow-mixed",
         action="store_true",
-        help="allow runs of several commits or with uncommitted changes; README.md then says so",
+        help="allow runs of several commits or code versions, or with uncommitted changes; README.md then says so",
     )
 
 
@@ -80,14 +80,18 @@ def main(args: argparse.Namespace) -> int:
         kept, broken = runs.load(target, asked.scale) if is_store(target) else ([], [])
         found = fresh + [run for run in kept if run.study not in args.study]
         if args.add:
-            found += _same(values, fresh, [run for run in kept if run.study in args.study])
+            found += _same(values, fresh, [run for run in kept if run.study in args.study], args.allow_mixed)
         problems = [*problems, *broken]
     found.sort(key=lambda run: run.folder)
     if problems:
         raise ValueError(f"{problems[0]} (of {len(problems)} records that cannot be published)")
     page = target / "README.md"
     before = page.read_text(encoding="utf-8") if page.is_file() else ""
-    parts = published_set.in_parts(before) - set(args.study or ()) | set(args.study if args.add else ())
+    parts = published_set.in_parts(before)
+    for name in args.study or ():
+        parts.pop(name, None)
+        if args.add:
+            parts[name] = published_set.ANY_CODE if args.allow_mixed else published_set.SAME_CODE
     for study, of in published_set.by_study(found).items():
         sound = published_set.one_clean_commit(of) or (study in parts and published_set.clean(of))
         if not args.allow_mixed and not sound:
@@ -117,13 +121,18 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def _same(values: dict[str, Any], fresh: Sequence[Run], kept: Sequence[Run]) -> list[Run]:
-    """The published runs that today's plan has with the same settings and the same code, and that are not made anew."""
+def _same(values: dict[str, Any], fresh: Sequence[Run], kept: Sequence[Run], any_code: bool) -> list[Run]:
+    """The published runs that today's plan has with the same settings and the same (or any) code, and that are not made anew."""
     from relearn.cli import code
 
     planned = {made.run: made.code for made in code.today(values)}
     anew = {run.folder for run in fresh}
-    same = [run for run in kept if planned.get(run.record["run"]) == run.record["code"]["version"]]
+    same = [
+        run
+        for run in kept
+        if (version := planned.get(run.record["run"])) is not None
+        and (any_code or version == run.record["code"]["version"])
+    ]
     left = [run for run in same if run.folder not in anew]
     print(
         f"{len(left)} published runs stay, {len(same) - len(left)} are replaced, {len(kept) - len(same)} are not in the current plan"

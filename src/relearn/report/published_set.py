@@ -17,8 +17,9 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from relearn.report import cost
 from relearn.report.claims import Claim, tally
@@ -29,7 +30,8 @@ from relearn.runs.run_store import Store
 
 BEGIN, END = "<!-- written by relearn publish: begin -->", "<!-- written by relearn publish: end -->"
 
-IN_PARTS = "In parts, from clean commits with the same code for each run"
+SAME_CODE = "In parts, from clean commits with the same code for each run"
+ANY_CODE = "In parts, from clean commits; the code of some runs has changed since"
 
 
 def gather(folder: Path, empty: Collection[str] = ()) -> None:
@@ -110,18 +112,22 @@ def mixture(runs: Sequence[Run]) -> str:
     return f"{several}, {changed} of a working tree with changes (+): {listed}"
 
 
-def in_parts(readme: str) -> set[str]:
-    """The studies that the README of a set calls published in parts."""
-    return set(re.findall(rf"^\| (\w+) \| .*{IN_PARTS}", readme, re.MULTILINE))
+def in_parts(readme: str) -> dict[str, str]:
+    """The studies that the README of a set calls published in parts, and its words for them."""
+    return dict(re.findall(rf"^\| (\w+) \| .*({SAME_CODE}|{ANY_CODE}): ", readme, re.MULTILINE))
 
 
 def readme(
-    before: str, scale: str, runs: Sequence[Run], claims: Sequence[Claim], parts: Collection[str] = ()
+    before: str,
+    scale: str,
+    runs: Sequence[Run],
+    claims: Sequence[Claim],
+    parts: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """The README of the set: text outside the marks stays, text between them is replaced.
 
     Args:
-        parts: studies whose runs come from several commits with the same code for each run.
+        parts: studies whose runs come from several clean commits, and what is said of their code.
     """
     body = "\n".join([BEGIN, *_facts(scale, runs, parts), *_verdicts(claims), END])
     if BEGIN in before and END in before:
@@ -129,12 +135,12 @@ def readme(
     return f"{before.rstrip() or f'# Scale {scale}'}\n\n{body}\n"
 
 
-def _facts(scale: str, runs: Sequence[Run], parts: Collection[str]) -> list[str]:
+def _facts(scale: str, runs: Sequence[Run], parts: Mapping[str, str]) -> list[str]:
     whole = one_clean_commit(runs)
     rows = (
         []
         if whole
-        else [f"| {study} | {_origin(of, study in parts)} |" for study, of in by_study(runs).items()]
+        else [f"| {study} | {_origin(of, parts.get(study))} |" for study, of in by_study(runs).items()]
     )
     table = ["", "| study | runs |", "|---|---|", *rows] if rows else []
     return [
@@ -156,7 +162,7 @@ def _facts(scale: str, runs: Sequence[Run], parts: Collection[str]) -> list[str]
     ]
 
 
-def _origin(runs: Sequence[Run], parts: bool = False) -> str:
+def _origin(runs: Sequence[Run], parts: str | None = None) -> str:
     """Number of runs, first and last day, CPU cost, and the code that made them."""
     days = sorted(str(run.record["cost"]["ended"])[:10] for run in runs)
     seconds = sum(float(run.record["cost"].get("cpu_s") or 0.0) for run in runs)
@@ -165,7 +171,7 @@ def _origin(runs: Sequence[Run], parts: bool = False) -> str:
     elif parts and clean(runs):
         counts = Counter(cost.version(run) for run in runs)
         listed = ", ".join(f"{count} of {name}" for name, count in sorted(counts.items()))
-        code = f"{IN_PARTS}: {listed}"
+        code = f"{parts}: {listed}"
     else:
         code = f"A mixture: {mixture(runs)}"
     return f"{len(runs)} runs, the last of {days[-1]}, the first of {days[0]}; {seconds:,.0f} CPU seconds in their records. {code}."
