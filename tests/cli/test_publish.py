@@ -12,7 +12,9 @@ from relearn.cli import code, track
 from relearn.report import artefacts, changes
 from relearn.report.figures import claims_forest
 from relearn.runs import provenance, record
+from relearn.runs.record import Run
 from relearn.runs.run_store import Store
+from relearn.studies.study import all_studies
 
 from .test_render import train
 
@@ -255,6 +257,24 @@ def test_a_published_set_is_compared_with_a_folder_of_runs(results: Path, publis
     }
     assert other.members == one.members
     assert {change.kind for change in changes.compare(one, other)} <= {"identical"}
+
+
+def test_files_that_nothing_reads_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clean = {"version": "", "commit": "a" * 40, "dirty": False, "packages": {}}
+    monkeypatch.setattr(provenance, "code", lambda version: clean)
+    for step in ("initialise", "train_from_init"):
+        folder = tmp_path / "runs/gradinit" / step / "seed0"
+        made = Run(
+            folder, study="gradinit", paper="zhu2022", step=step, labels={}, scale="mini", seed=0, settings={}
+        )
+        with made:
+            made.output("history.csv").write_text("step,loss\n1,2.0\n")
+            made.finish({})
+    assert run("publish", "--from", str(tmp_path), "--to", str(tmp_path / "set")) == 0
+    store = Store(tmp_path / "set")
+    held = {one["step"]: store.has(one, "history.csv") for one in store.read_all()[0]}
+    assert held == {"initialise": False, "train_from_init": True}
+    assert all(set(study.unpublished) <= set(study.steps) for study in all_studies())
 
 
 def test_one_file_on_request(published: Path, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ The set goes to results/published/<scale>. It is refused if the runs of a study 
 working tree with changes. `--study` replaces the runs of one study and keeps those of the others; with `--add` a study is published
 in parts: its published runs stay if today's plan has them with the same settings and the same code version, and with `--allow-mixed`
 of whatever code version. Everything in the set is rendered from its own Parquet files, so it can be rendered from them again.
-An existing README.md is kept, except for the part that this command writes. Weights and data are not copied.
+An existing README.md is kept, except for the part that this command writes. Weights, data, and files that no table, figure or claim
+reads are not copied.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ def main(args: argparse.Namespace) -> int:
 
     def content(record: run_store.Record, name: str) -> bytes | None:
         run = held[record["run"]]
-        return run.content(name) if run.has(name) else None
+        unread = name in load(run.study).unpublished.get(record["step"], ())
+        return run.content(name) if run.has(name) and not unread else None
 
     with staged(target) as new:
         run_store.write(new, [dict(run.record) for run in found], [run.folder for run in found], content)

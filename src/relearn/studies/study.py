@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -25,6 +25,7 @@ class Study:
         chapter: chapter of the publication; "" for the whole publication.
         steps: command to module; ``relearn <study> <command>`` calls the module's ``run``.
         figures: name of the renderer in ``reported/figures.yaml`` to module.
+        unpublished: step to files of its runs that no table, figure or claim reads; ``relearn publish`` leaves them out, like weights.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Study:
     chapter: str
     steps: Mapping[str, str]
     figures: Mapping[str, str] = field(default_factory=dict)
+    unpublished: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     @property
     def source(self) -> str:

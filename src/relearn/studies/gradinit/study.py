@@ -13,4 +13,5 @@ STUDY = Study(
         *("train_translation", "gradient_statistics", "check_batch_norm", "count_params"),
     ),
     figures=figures_of("gradinit", "heat_map", "layer_profile", "learning_curves"),
+    unpublished={"initialise": ("history.csv",)},
 )

@@ -13,4 +13,5 @@ STUDY = Study(
         *("train_constrained", "evaluate_imagenet"),
     ),
     figures=figures_of("lipsformer", "activations", "alphas", "training_curves"),
+    unpublished={"train_vision": ("layers.csv",)},
 )
