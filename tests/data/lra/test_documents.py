@@ -1,6 +1,7 @@
 """Texts and pairs from what comes with Python: no document in two parts, balance, passages, partners."""
 
 import random
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -109,6 +110,9 @@ def test_pairs_of_any_groups(sizes: list[int], wanted: int, seed: int) -> None:
     for number, label in enumerate(got.labels):
         first, second = got.rows[2 * number : 2 * number + 2]
         assert first != second and (first.split()[0] == second.split()[0]) == bool(label)
+    twice = retrieval.pairs(groups, 2 * sum(size for size in sizes if size > 1), random.Random(seed))
+    both = Counter(zip(twice.rows[::2], twice.labels))
+    assert both == {(first, label): 1 for first in twice.rows[::2] for label in (0, 1)}
 
 
 def test_pairs_of_one_document_are_refused() -> None:

@@ -127,14 +127,15 @@ def pairs(groups: Mapping[str, list[bytes]], wanted: int, generator: random.Rand
         )
     every = [(name, place) for name, passages in whole.items() for place in range(len(passages))]
     samples = Samples([], [])
-    # If there are more pairs than passages, start again from the first one, with other partners.
+    # If there are more pairs than passages, start again from the first one, with other partners and the other label: if the label
+    # were the same in every round, which passage comes first would reveal it.
     starts = (
         evenly_spaced_rows(every, wanted)
         if wanted <= len(every)
         else [every[i % len(every)] for i in range(wanted)]
     )
     for number, (name, place) in enumerate(starts):
-        label = number % 2
+        label = (number % len(every) + number // len(every)) % 2
         if label:
             other = generator.randrange(len(whole[name]) - 1)
             partner = whole[name][other + (other >= place)]
