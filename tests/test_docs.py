@@ -13,9 +13,8 @@ from relearn.cli import VERBS, targets
 from relearn.studies import STUDIES
 
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(
-    r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.S
-)  # a block, and what stands below it as its output
+# A block, and what stands below it as its output.
+BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.S)
 PAGES = sorted(
     page for page in (ROOT / "docs").glob("*.md") if BLOCK.search(page.read_text(encoding="utf-8"))
 )
@@ -69,7 +68,9 @@ def small_glue(folder: Path) -> None:
 def test_every_python_block_runs_and_prints_what_stands_below_it(page: Path, tmp_path: Path) -> None:
     if page.name == "glue.md":
         small_glue(tmp_path)
-    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+    text = page.read_text(encoding="utf-8")
+    blocks = BLOCK.findall(text)
+    assert sum(bool(shown) for _, shown in blocks) == text.count("```\n\n```text\n")
     found = run([(str(n), block) for n, (block, _) in enumerate(blocks)], tmp_path)
     assert "block failed:" not in found, found
     printed = re.split(r"^block \d+:\n", found.removesuffix("DONE\n"), flags=re.MULTILINE)[1:]

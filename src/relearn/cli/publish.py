@@ -129,11 +129,9 @@ def _same(values: dict[str, Any], fresh: Sequence[Run], kept: Sequence[Run], any
 
     planned = {made.run: made.code for made in code.today(values)}
     anew = {run.folder for run in fresh}
+    kept_in_plan = [run for run in kept if run.record["run"] in planned]
     same = [
-        run
-        for run in kept
-        if (version := planned.get(run.record["run"])) is not None
-        and (any_code or version == run.record["code"]["version"])
+        run for run in kept_in_plan if any_code or planned[run.record["run"]] == run.record["code"]["version"]
     ]
     left = [run for run in same if run.folder not in anew]
     print(

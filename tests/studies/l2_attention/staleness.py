@@ -28,11 +28,7 @@ OF_PROTOCOL = {
 
 TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{L}.seeds", {TRAIN, "render"}, [f"{TRAIN}/*/seed1", "render"]),
-    (
-        f"{L}.characters.dataset",
-        {LINES, TRAIN, TIMES, "render"},
-        TEXT,
-    ),  # the folder of its lines has its name
+    (f"{L}.characters.dataset", {LINES, TRAIN, TIMES, "render"}, TEXT),  # in the name of a folder
     (f"{L}.characters.max_length", {LINES, TRAIN, TIMES}, TEXT),
     (f"{L}.characters.*", {LINES}, TEXT),
     (f"{L}.network.dim", {TRAIN, "render"} | LOOKING, MODELS),  # a folder of figure 5 has it in its name
