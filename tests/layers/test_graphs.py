@@ -147,3 +147,16 @@ def test_a_graph_still_refuses_a_mask_that_voids_the_bound() -> None:
     torch.testing.assert_close(graph(x, mask=mask), layer(x, mask=mask))
     with pytest.raises(RuntimeError, match="token is hidden from itself"):
         graph(x, mask=mask & ~torch.eye(5, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("form", ["inf", "two"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_contractive_attention_in_one_graph_at_every_length(form: str) -> None:
+    """Its bound grows with the length, which the compiler treats as a variable from the second length on."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    layer = L2Attention(8, 2, contractive=form)
+    compiled = torch.compile(layer, fullgraph=True, backend="eager")
+    for length in (4, 7, 11):
+        x = torch.randn(2, length, 8)
+        torch.testing.assert_close(compiled(x), layer(x))

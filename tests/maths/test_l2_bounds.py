@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.special
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -369,6 +370,11 @@ def test_the_inverse_undoes_phi(c: float) -> None:
 def test_the_inverse_is_the_root_that_bisection_finds(y: float) -> None:
     root = scipy.optimize.brentq(lambda c: c * math.exp(c) * math.e - y, 0, 20, xtol=1e-13)
     assert phi_inverse(y) == pytest.approx(root, abs=1e-11)
+
+
+@given(st.integers(1, 10**12))
+def test_the_inverse_is_lamberts_function_of_scipy(y: int) -> None:
+    assert phi_inverse(y) == pytest.approx(scipy.special.lambertw(y / math.e).real, rel=1e-15, abs=0)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def bound_inf(
     s = _check(wq, wv, wo, length, scale)
     if visible is not None and whole_length(visible, "visible") > length:
         raise ValueError(f"visible is {visible}: at most length = {length} keys can be seen")
-    c = _covariance_bound(length if visible is None else visible)
+    c = covariance_bound(length if visible is None else visible)
 
     def largest(w: Tensor) -> Tensor:
         return inf_norm(w, check_finite=check_finite)
@@ -130,8 +130,8 @@ def growth(length: int, *, form: str = "tightest", masked: bool = False) -> floa
             f"form is 'unmasked': it holds for length ≥ 3 without a mask, not for length {n}"
             + (" with one" if masked else "")
         )
-    c = _covariance_bound(n)
-    tight = math.sqrt(n) + 2 * c + 2 * math.sqrt(c * _covariance_bound(2) * (n - 1))  # c_1 = W_0(1/e) = c(2)
+    c = covariance_bound(n)
+    tight = math.sqrt(n) + 2 * c + 2 * math.sqrt(c * covariance_bound(2) * (n - 1))  # c_1 = W_0(1/e) = c(2)
     unmasked = math.inf
     if n >= 3 and not masked:
         unmasked = 2 * n**0.25 + 2 * c + 2 * math.sqrt(c * (math.sqrt(n) + 1) * math.log(n))
@@ -154,8 +154,3 @@ def _check(wq: Tensor, wv: Tensor, wo: Tensor, length: int, scale: float | None)
     if not 0 < s < math.inf:
         raise ValueError(f"scale is {scale!r}: a positive finite number is needed")
     return s
-
-
-@torch.compiler.assume_constant_result  # depends only on the length; a compiler cannot trace scipy
-def _covariance_bound(length: int) -> float:
-    return covariance_bound(length)

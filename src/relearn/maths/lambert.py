@@ -24,9 +24,16 @@ def phi_inverse(y: float) -> float:
     Raises:
         ValueError: y is negative or not finite.
     """
-    from scipy.special import lambertw
-
-    return float(lambertw(_non_negative("y", y) / math.e).real)
+    if _non_negative("y", y) == 0:
+        return 0.0
+    log_z = (
+        math.log(y) - 1
+    )  # torch.compile takes the length as a constant here; it cannot trace scipy's lambertw
+    c = math.log1p(math.exp(log_z))
+    for _ in range(6):  # Halley's method for c = z exp(-c); six steps reach the last bits from any z
+        f = c - math.exp(log_z - c)
+        c -= f / (c + 1 - (c + 2) * f / (2 * c + 2))
+    return c
 
 
 def covariance_bound(length: int) -> float:
