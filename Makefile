@@ -51,7 +51,7 @@ benchmark: $(READY)  ## speed and memory, each against its reference in the same
 
 publish: $(READY)  ## put what was measured into results/published; SCALE=small, FLAGS=--allow-mixed
 	PATH="$(CURDIR)/$(BIN):$$PATH" relearn publish$(if $(SCALE), --scale $(SCALE))$(if $(FLAGS), $(FLAGS))
-	$(BIN)/relearn scoreboard
+	$(BIN)/relearn scoreboard --pages README.md src/relearn/studies/*/README.md
 
 clean:  ## remove what the pipeline made, not what is published
 	rm -rf results/mini results/small results/medium results/paper

@@ -11,7 +11,8 @@ import pytest
 
 from relearn import cli
 from relearn.cli import scoreboard as verb
-from relearn.report import scoreboard, table_formats
+from relearn.report import claims, scoreboard, table_formats
+from relearn.studies.study import all_studies
 
 CLAIMS = {
     "first": {
@@ -136,7 +137,12 @@ def test_the_verb_writes_both_files_and_the_block_of_a_page(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = results / "page.md"
-    page.write_text(f"before\n{verb.BEGIN}\nold\n{verb.END}\nafter\n")
+    begin, end = "<!-- scoreboard{}: begin -->\n", "<!-- scoreboard{}: end -->\n"
+    page.write_text(
+        "before\n"
+        + "".join(begin.format(of) + "old\n" + end.format(of) for of in ("", " of first"))
+        + "after\n"
+    )
     monkeypatch.setattr("relearn.report.claims.load", lambda _: CLAIMS)
     assert cli.main(["scoreboard", "--results", str(results), "--page", str(page)]) == 0
     assert {path.name for path in (results / "published").glob("score*")} == {
@@ -144,7 +150,10 @@ def test_the_verb_writes_both_files_and_the_block_of_a_page(
         "scoreboard.md",
     }
     text = page.read_text()
-    assert text.startswith(f"before\n{verb.BEGIN}\n| verdict |") and text.endswith(f"{verb.END}\nafter\n")
+    assert text.startswith(f"before\n{begin.format('')}| verdict |") and text.endswith(
+        end.format(" of first") + "after\n"
+    )
+    assert f"{begin.format(' of first')}| claim | says | mini | small |\n" in text and "theorem" not in text
     assert "\nold\n" not in text
     assert (
         cli.main(["scoreboard", "--results", str(results), "--page", str(page)]) == 0
@@ -152,7 +161,7 @@ def test_the_verb_writes_both_files_and_the_block_of_a_page(
     )
 
 
-@pytest.mark.parametrize("fault", ["nothing", "torn", "page"])
+@pytest.mark.parametrize("fault", ["nothing", "torn", "page", "study"])
 def test_what_cannot_be_read_is_one_line(
     results: Path, fault: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,7 +172,8 @@ def test_what_cannot_be_read_is_one_line(
     elif fault == "torn":
         (results / "published/mini/claims.json").write_text("{")
     else:
-        (results / "page.md").write_text("no marks")
+        marks = "<!-- scoreboard of third: begin -->\n<!-- scoreboard of third: end -->"
+        (results / "page.md").write_text(marks if fault == "study" else "no marks")
         arguments += ["--page", str(results / "page.md")]
     assert cli.main(arguments) == 2
     said = capsys.readouterr().err
@@ -171,5 +181,16 @@ def test_what_cannot_be_read_is_one_line(
         "nothing": "found no claims.json",
         "torn": "render it again: relearn render --scale mini",
         "page": "found no marks",
+        "study": "page.md: found a table of 'third', allowed: of first, second",
     }
     assert expected[fault] in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"src/relearn/studies/{study.name}/README.md" for study in all_studies())]
+)
+def test_the_tables_of_a_page_are_those_of_the_published_sets(page: str, tmp_path: Path) -> None:
+    checkout = Path(__file__).resolve().parents[2]
+    (tmp_path / "published").symlink_to(checkout / "results/published")
+    board = scoreboard.load(tmp_path, claims.load({study.name: study.reported for study in all_studies()}))
+    assert verb.with_blocks(checkout / page, board) == (checkout / page).read_text(encoding="utf-8")

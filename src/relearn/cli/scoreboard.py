@@ -7,14 +7,20 @@ read the published runs.
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relearn.report.leaderboard import Board, Row
+    from relearn.report.leaderboard import Board
+    from relearn.report.leaderboard import Row as Line
+    from relearn.report.scoreboard import Row
 
-BEGIN, END = "<!-- scoreboard: begin -->", "<!-- scoreboard: end -->"
-"""Lines of a page between which ``--page`` puts the short form."""
+MARKS = re.compile(
+    r"(<!-- scoreboard((?: of \w+)?): begin -->\n)(.*?)(<!-- scoreboard\2: end -->)", re.DOTALL
+)
+"""Two lines of a page and what ``--page`` puts between them: the short form, or the table of the named study."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,14 +28,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--results", type=Path, default=Path("results"), help="default: results")
     add("--out", type=Path, help="folder of the four files; default: RESULTS/published")
     add("--short", action="store_true", help="print the short form and write nothing")
-    add("--page", type=Path, help="also put the short form into this page, between its two marks")
+    add(
+        *("--page", "--pages"),
+        type=Path,
+        nargs="+",
+        default=[],
+        help="also put the short form, or the table of a study, into these pages, between their marks",
+    )
 
 
 def main(args: argparse.Namespace) -> int:
     """Write the scoreboard, or print its short form.
 
     Raises:
-        ValueError: no claims of any scale, or a page without the two marks.
+        ValueError: no claims of any scale, or a page without marks or with those of an unknown study.
     """
     from relearn.report import claims, leaderboard, scoreboard, table_formats
     from relearn.runs.atomic_files import write
@@ -54,15 +66,14 @@ def main(args: argparse.Namespace) -> int:
     lines = [row.line(one.unit, one.factor) for one, own in boards for row in own]
     written[out / "leaderboard.csv"] = table_formats.csv_text(leaderboard.FIELDS, lines)
     written[out / "leaderboard.md"] = leaderboard.markdown(boards)
-    if args.page:
-        written[args.page] = with_block(args.page, scoreboard.short(board))
+    written |= {page: with_blocks(page, board) for page in args.page}
     for path, text in written.items():
         write(path, text.encode())
         print(path)
     return 0
 
 
-def leaderboards(published: Path) -> list[tuple[Board, list[Row]]]:
+def leaderboards(published: Path) -> list[tuple[Board, list[Line]]]:
     """The boards of all studies, with their rows at all published scales."""
     from relearn.report import leaderboard, runs, scoreboard
     from relearn.studies.study import all_studies
@@ -77,16 +88,24 @@ def leaderboards(published: Path) -> list[tuple[Board, list[Row]]]:
     return boards
 
 
-def with_block(page: Path, block: str) -> str:
-    """The page's text with the block between its marks.
+def with_blocks(page: Path, board: Sequence[Row]) -> str:
+    """The page's text with the current tables between its marks.
 
     Raises:
-        ValueError: the marks are missing.
+        ValueError: the page has no marks, or those of a study without claims.
     """
-    text = page.read_text(encoding="utf-8")
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise ValueError(
-            f"{page}: found no marks for the scoreboard, allowed: one line {BEGIN}, one line {END}"
-        )
-    head, _, rest = text.partition(BEGIN)
-    return f"{head}{BEGIN}\n{block}{END}{rest.partition(END)[2]}"
+    from relearn.report import scoreboard
+
+    def current(found: re.Match[str]) -> str:
+        study = found[2].removeprefix(" of ")
+        return found[1] + (scoreboard.of_study(board, study) if study else scoreboard.short(board)) + found[4]
+
+    try:
+        text, blocks = MARKS.subn(current, page.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{page}: {error}") from None
+    if not blocks:
+        mark = "<!-- scoreboard: begin -->"
+        allowed = f"{mark} and its end, each on a line, or 'scoreboard of STUDY' in both"
+        raise ValueError(f"{page}: found no marks for the scoreboard, allowed: {allowed}")
+    return text

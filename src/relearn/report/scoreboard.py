@@ -217,18 +217,29 @@ def counts(board: Sequence[Row], scale: str) -> dict[str, int]:
 
 
 def markdown(board: Sequence[Row]) -> str:
-    """The whole scoreboard: one table per study with a column for each of the four scales, then the meanings of the verdicts."""
+    """The whole scoreboard: one table per study with a column for each judged scale, then the meanings of the verdicts."""
     lines = ["# Scoreboard", "", *_summary(board), ""]
     lines += ["Each cell: verdict; effect with its 95% interval; n; CPU hours of its runs.", ""]
     for study in dict.fromkeys(row.study for row in board):
-        lines += [f"## {study}", "", pipes("claim", "says", *SCALES), pipes(*["---"] * (2 + len(SCALES)))]
-        for row in (row for row in board if row.study == study):
-            cells = [f"`{row.claim}`", row.says, *(_cell_text(row, scale) for scale in SCALES)]
-            lines.append(pipes(*cells))
-        lines.append("")
+        lines += [f"## {study}", "", of_study(board, study)]
     provisional = any(cell.provisional for row in board for cell in row.cells.values())
     verdicts = {cell.verdict for row in board for cell in row.cells.values()}
     return "\n".join([*lines, words.markdown(verdicts, provisional), ""])
+
+
+def of_study(board: Sequence[Row], study: str) -> str:
+    """The table of one study: a line per claim, a column for each scale at which any claim of the board was judged.
+
+    Raises:
+        ValueError: no claim of the board is of this study.
+    """
+    own, there = [row for row in board if row.study == study], scales_of(board)
+    if not own:
+        allowed = ", ".join(dict.fromkeys(row.study for row in board))
+        raise ValueError(f"found a table of {study!r}, allowed: of {allowed}")
+    lines = [pipes("claim", "says", *there), pipes(*["---"] * (2 + len(there)))]
+    lines += [pipes(f"`{row.claim}`", row.says, *(_cell_text(row, scale) for scale in there)) for row in own]
+    return "\n".join(lines) + "\n"
 
 
 def short(board: Sequence[Row]) -> str:
@@ -266,4 +277,5 @@ def _cell_text(row: Row, scale: str) -> str:
     if cell is None or cell.verdict == "not_run":
         return "not run"
     cost = f"{cell.cpu_h:.2g} CPU h" if cell.cpu_h else ""
-    return "; ".join(part for part in (row.word(scale), cell.shown, cell.n, cost) if part)
+    n = "" if cell.n.endswith("cases") and cell.shown else cell.n  # the effect already says of how many
+    return "; ".join(part for part in (row.word(scale), cell.shown, n, cost) if part)
