@@ -151,8 +151,8 @@ def test_a_graph_still_refuses_a_mask_that_voids_the_bound() -> None:
 
 @pytest.mark.parametrize("form", ["inf", "two"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
-def test_contractive_attention_in_one_graph_at_every_length(form: str) -> None:
-    """Its bound grows with the length, which the compiler treats as a variable from the second length on."""
+def test_contractive_attention_is_one_graph_for_each_length(form: str) -> None:
+    """The compiler treats the length as a variable from the second one on, but the bound needs it as a number."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     layer = L2Attention(8, 2, contractive=form)

@@ -144,7 +144,7 @@ def test_the_verb_writes_both_files_and_the_block_of_a_page(
         + "after\n"
     )
     monkeypatch.setattr("relearn.report.claims.load", lambda _: CLAIMS)
-    assert cli.main(["scoreboard", "--results", str(results), "--page", str(page)]) == 0
+    assert cli.main(["scoreboard", "--results", str(results), "--pages", str(page)]) == 0
     assert {path.name for path in (results / "published").glob("score*")} == {
         "scoreboard.csv",
         "scoreboard.md",
@@ -156,12 +156,12 @@ def test_the_verb_writes_both_files_and_the_block_of_a_page(
     assert f"{begin.format(' of first')}| claim | says | mini | small |\n" in text and "theorem" not in text
     assert "\nold\n" not in text
     assert (
-        cli.main(["scoreboard", "--results", str(results), "--page", str(page)]) == 0
+        cli.main(["scoreboard", "--results", str(results), "--pages", str(page)]) == 0
         and page.read_text() == text
     )
 
 
-@pytest.mark.parametrize("fault", ["nothing", "torn", "page", "study"])
+@pytest.mark.parametrize("fault", ["nothing", "torn", "page", "pair", "study"])
 def test_what_cannot_be_read_is_one_line(
     results: Path, fault: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,15 +172,17 @@ def test_what_cannot_be_read_is_one_line(
     elif fault == "torn":
         (results / "published/mini/claims.json").write_text("{")
     else:
-        marks = "<!-- scoreboard of third: begin -->\n<!-- scoreboard of third: end -->"
-        (results / "page.md").write_text(marks if fault == "study" else "no marks")
-        arguments += ["--page", str(results / "page.md")]
+        begin, end = "<!-- scoreboard of {}: begin -->\n", "<!-- scoreboard of {}: end -->\n"
+        text = {"page": "", "pair": begin + end + begin, "study": (begin + end).replace("{}", "third")}[fault]
+        (results / "page.md").write_text(text.replace("{}", "first"))
+        arguments += ["--pages", str(results / "page.md")]
     assert cli.main(arguments) == 2
     said = capsys.readouterr().err
     expected = {
         "nothing": "found no claims.json",
         "torn": "render it again: relearn render --scale mini",
-        "page": "found no marks",
+        "page": "page.md: found 0 marks and 0 pairs",
+        "pair": "page.md: found 3 marks and 1 pairs",
         "study": "page.md: found a table of 'third', allowed: of first, second",
     }
     assert expected[fault] in said and said.count("\n") == 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MARKS = re.compile(
     r"(<!-- scoreboard((?: of \w+)?): begin -->\n)(.*?)(<!-- scoreboard\2: end -->)", re.DOTALL
 )
-"""Two lines of a page and what ``--page`` puts between them: the short form, or the table of the named study."""
+"""Two lines of a page and what ``--pages`` puts between them: the short form, or the table of the named study."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, help="folder of the four files; default: RESULTS/published")
     add("--short", action="store_true", help="print the short form and write nothing")
     add(
-        *("--page", "--pages"),
+        "--pages",
         type=Path,
         nargs="+",
         default=[],
@@ -41,7 +41,7 @@ def main(args: argparse.Namespace) -> int:
     """Write the scoreboard, or print its short form.
 
     Raises:
-        ValueError: no claims of any scale, or a page without marks or with those of an unknown study.
+        ValueError: no claims of any scale, or a page without pairs of marks, or with those of an unknown study.
     """
     from relearn.report import claims, leaderboard, scoreboard, table_formats
     from relearn.runs.atomic_files import write
@@ -66,7 +66,7 @@ def main(args: argparse.Namespace) -> int:
     lines = [row.line(one.unit, one.factor) for one, own in boards for row in own]
     written[out / "leaderboard.csv"] = table_formats.csv_text(leaderboard.FIELDS, lines)
     written[out / "leaderboard.md"] = leaderboard.markdown(boards)
-    written |= {page: with_blocks(page, board) for page in args.page}
+    written |= {page: with_blocks(page, board) for page in args.pages}
     for path, text in written.items():
         write(path, text.encode())
         print(path)
@@ -92,7 +92,7 @@ def with_blocks(page: Path, board: Sequence[Row]) -> str:
     """The page's text with the current tables between its marks.
 
     Raises:
-        ValueError: the page has no marks, or those of a study without claims.
+        ValueError: the page has no marks, one without its pair, or those of a study without claims.
     """
     from relearn.report import scoreboard
 
@@ -104,8 +104,8 @@ def with_blocks(page: Path, board: Sequence[Row]) -> str:
         text, blocks = MARKS.subn(current, page.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{page}: {error}") from None
-    if not blocks:
-        mark = "<!-- scoreboard: begin -->"
-        allowed = f"{mark} and its end, each on a line, or 'scoreboard of STUDY' in both"
-        raise ValueError(f"{page}: found no marks for the scoreboard, allowed: {allowed}")
+    marks = text.count("<!-- scoreboard")
+    if not blocks or marks != 2 * blocks:
+        allowed = "<!-- scoreboard: begin --> and its end, each on a line, or 'scoreboard of STUDY' in both"
+        raise ValueError(f"{page}: found {marks} marks and {blocks} pairs of them, allowed: {allowed}")
     return text

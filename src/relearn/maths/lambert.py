@@ -26,9 +26,8 @@ def phi_inverse(y: float) -> float:
     """
     if _non_negative("y", y) == 0:
         return 0.0
-    log_z = (
-        math.log(y) - 1
-    )  # torch.compile takes the length as a constant here; it cannot trace scipy's lambertw
+    # Plain arithmetic, because torch.compile cannot trace scipy's lambertw; it takes the logarithm's argument as a constant.
+    log_z = math.log(y) - 1
     c = math.log1p(math.exp(log_z))
     for _ in range(6):  # Halley's method for c = z exp(-c); six steps reach the last bits from any z
         f = c - math.exp(log_z - c)
