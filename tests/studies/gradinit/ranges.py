@@ -71,7 +71,6 @@ RANGES: dict[str, Range] = {
     f"{T}.train.warmup_steps": ([1], [0, 1.0]),
     f"{T}.train.short_warmup.steps": ([1, 99], [0, 1.0]),
     f"{T}.train.short_warmup.lr": POSITIVE,
-    f"{T}.train.long": ([2, 10], [1, 2.0]),
     f"{T}.train.schedule_steps": ([100, 1000], [0, 100.0]),
     f"{T}.initialise.tau": POSITIVE,
     f"{T}.train.sgd_lr": POSITIVE,
@@ -95,8 +94,8 @@ RANGES: dict[str, Range] = {
     f"{T}.other_seeds": ([0, 3], [-1, 1.0]),
     f"{T}.beam.factor": ([0.5, 10], [0, 10.1, float("nan")]),
     f"{T}.runs": (
-        [[], ["post_ln/xavier/adam", "post_ln/xavier/adam_warmup_long"]],
-        [["post_ln/xavier"], ["post_ln/xavier/sgdw"], ["post_ln/xavier/sgd_long"], ["a/b/c"]],
+        [[], ["post_ln/xavier/adam", "post_ln/xavier/adam_short_warmup"]],
+        [["post_ln/xavier"], ["post_ln/xavier/sgdw"], ["a/b/c"]],
     ),
     f"{T}.grid.runs": STARTS,
     f"{T}.grid.lr": ([[], [0.1, 1]], [[0], [0.1, 0.1]]),

@@ -198,7 +198,6 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{G}.translation.sgd.*", {INIT}, by_learned_start("gradinit_sgd")),
     (f"{G}.translation.train.label_smoothing", {INIT, LEARN, STATISTICS}, TRANSLATED),
     (f"{G}.translation.train.short_warmup.*", {LEARN}, []),  # of a recipe that is not here
-    (f"{G}.translation.train.long", {LEARN}, []),  # likewise
     (f"{G}.translation.train.warmup_steps", {LEARN}, [f"{TRANSLATE}/*/adam_warmup/*", "render"]),
     (
         f"{G}.translation.train.lr",

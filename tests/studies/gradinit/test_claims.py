@@ -270,22 +270,6 @@ def test_no_warmup_under_adam(tmp_path, ours, warm, cold, word):
     assert worse.interval.estimate == pytest.approx((cold or -0.1) - ours, abs=0.11)
 
 
-def test_a_longer_training_is_shown_and_does_not_decide(tmp_path):
-    adam(tmp_path, 35.0, 36.0, 30.0)
-    short = judged(evidence_of(tmp_path), "no_warmup_adam")
-    for seed in SEEDS:
-        for start, recipe, bleu in (
-            ("gradinit", "adam_long", 40.0),
-            ("xavier", "adam_warmup_long", 39.0),
-            ("xavier", "adam_long", 20.0),
-        ):
-            pretend.train_translation(tmp_path, "post_ln", start, recipe, bleu + seed, seed=seed)
-    claim = judged(evidence_of(tmp_path), "no_warmup_adam")
-    assert [part.interval.estimate for part in claim.parts[2:]] == pytest.approx([1.0, -20.0])
-    assert not any(part.decides for part in claim.parts[2:])
-    assert (claim.verdict, claim.parts[:2]) == (short.verdict, short.parts)
-
-
 def test_a_network_that_cannot_translate_is_underpowered(tmp_path):
     adam(tmp_path, 9.0, 9.0, 1.0)
     claim = judged(evidence_of(tmp_path), "no_warmup_adam")

@@ -36,12 +36,6 @@ def test_the_short_warm_up_has_the_rate_at_which_it_converges() -> None:
     assert {key for key in usual if usual[key] != short[key]} == {"warmup_steps", "lr"}
 
 
-def test_a_longer_training_differs_in_steps_and_schedule_only() -> None:
-    long, usual = recipe("adam_warmup_long", "small"), recipe("adam_warmup", "small")
-    assert {key for key in usual if usual[key] != long[key]} == {"steps", "schedule_steps"}
-    assert (long["steps"], long["schedule_steps"]) == (4 * 400, 4 * 400)
-
-
 @pytest.mark.parametrize("network", ["DenseNet-100", "DenseNet-100-BN"])
 def test_densenet_has_batches_of_64(network: str) -> None:
     start = {"suite": "grid", "network": network, "initialisation": "gradinit"}

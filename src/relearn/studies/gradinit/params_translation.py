@@ -36,7 +36,7 @@ TranslationRun = Annotated[
     str,
     Field(
         pattern=r"^(post_ln|w_skip|no_norm|rezero)/(xavier|gradinit|gradinit_sgd|admin|admin_fixed|t_fixup|fixup|none)"
-        r"/(adam(_warmup)?(_long)?|adam_short_warmup|radam|radam_warmup|sgd)$"
+        r"/(adam|adam_warmup|adam_short_warmup|radam|radam_warmup|sgd)$"
     ),
 ]
 
@@ -85,7 +85,6 @@ class TrainTranslation(Section):
     schedule_steps: Steps
     warmup_steps: Steps
     short_warmup: ShortWarmup
-    long: Annotated[Count, Field(ge=2)]
     max_tokens: Length
     lr: Positive
     sgd_lr: Positive

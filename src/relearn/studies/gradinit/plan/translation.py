@@ -220,8 +220,7 @@ def _train(own: Mapping[str, Any], recipe: str) -> dict[str, Any]:
 
     The name of a recipe gives the optimiser, the warm-up if there is one, and in the grid of figure 4.3 the learning rate
     and beta2: ``radam_warmup``, ``sgd``, ``adam_lr0.0005_b0.98``. ``adam_short_warmup`` has fewer warm-up steps and a lower
-    learning rate, because it fails at the rate of the other recipes (section 4.3.2). ``_long`` at the end of those of Adam
-    multiplies the steps and the schedule, not the warm-up.
+    learning rate, because it fails at the rate of the other recipes (section 4.3.2).
     """
     train, beam = own["translation"]["train"], own["translation"]["beam"]
     words = recipe.split("_")
@@ -240,8 +239,6 @@ def _train(own: Mapping[str, Any], recipe: str) -> dict[str, Any]:
         settings |= {"warmup_steps": short["steps"], "lr": short["lr"]}
     if words[1:2] and words[1].startswith("lr"):
         settings |= {"lr": float(words[1][2:]), "betas": [train["betas"][0], float(words[2][1:])]}
-    if words[-1] == "long":
-        settings |= {key: settings[key] * train["long"] for key in ("steps", "schedule_steps")}
     return {
         **settings,
         "beam": beam["size"],
