@@ -146,7 +146,7 @@ def fit(
         gradient: the gradient strategy.
         training_mode: ``False`` keeps the model in eval mode (frozen batch statistics, no dropout).
         seed: seed of the order, the augmentation and the dropout masks.
-        precision: ``fp32``, or ``bf16`` for autocast (and channels_last for image inputs).
+        precision: ``fp32``, or ``bf16`` for autocast. With ``bf16``, and on the CPU, convolutions and images are channels_last.
         terms: ``terms(*rest)`` → number of terms in the mean of ``loss`` (tokens, for example); by default the number of rows. It weights
             the history's mean, and the processes' shares in data parallel training.
         diverged_above: a loss above this value counts as a divergence.
@@ -276,7 +276,7 @@ def fit(
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(fit_state.as_before(model))
-        channels_last = precision == "bf16"
+        channels_last = precision == "bf16" or device.type == "cpu"
         if channels_last and any(parameter.dim() == 4 for parameter in trained):
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         mean = None if average is None else EMA(model, average)

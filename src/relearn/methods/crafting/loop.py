@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from relearn.methods.acceleration import compiled
 from relearn.methods.crafting.arguments import check, parts_of, pixel_std_of
 from relearn.methods.crafting.evaluation import evaluate, usable
-from relearn.methods.crafting.masks import cheap_masks
+from relearn.methods.cheap_dropout import cheap_masks
 from relearn.methods.crafting.networks import (
     dropout_active,
     frozen,
@@ -138,7 +138,7 @@ def craft(
         stack.enter_context(cheap_masks(substitutes))
         for net in substitutes:
             stack.enter_context(dropout_active(net, dropout))
-            if precision == "bf16":
+            if precision == "bf16" or targets.device.type == "cpu":
                 net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             stack.enter_context(compiled(net, "features"))
         masks = target_dropout if dropout else "off"

@@ -1,4 +1,4 @@
-"""The cheap dropout of crafting: its probability, its expectation, its gradient, and what it leaves behind."""
+"""The cheap dropout of crafting and of pre-training: its probability, its expectation, its gradient, and what it leaves behind."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from relearn.methods.crafting.masks import cheap_masks, dropout
+from relearn.methods.cheap_dropout import cheap_masks, dropout
 
 
 @pytest.mark.parametrize("p", [0.25, 0.1, 1 / 3, 0.9])
