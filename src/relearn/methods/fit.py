@@ -37,6 +37,7 @@ from relearn.methods.batch_source import Batch, Resident, Source, outputs, pixel
 from relearn.methods.ema import EMA
 from relearn.methods.fit_arguments import at_least_one, check_kinds, length_of
 from relearn.methods.loss_meter import LossMeter
+from relearn.methods.memory_layout import layout
 from relearn.methods.optimisers import OPTIMISERS, make_optimiser
 from relearn.methods.processes import Processes, several
 from relearn.methods.schedules import learning_rate
@@ -146,7 +147,7 @@ def fit(
         gradient: the gradient strategy.
         training_mode: ``False`` keeps the model in eval mode (frozen batch statistics, no dropout).
         seed: seed of the order, the augmentation and the dropout masks.
-        precision: ``fp32``, or ``bf16`` for autocast. With ``bf16``, and on the CPU, convolutions and images are channels_last.
+        precision: ``fp32``, or ``bf16`` for autocast. Images may be channels_last (:mod:`relearn.methods.memory_layout`).
         terms: ``terms(*rest)`` → number of terms in the mean of ``loss`` (tokens, for example); by default the number of rows. It weights
             the history's mean, and the processes' shares in data parallel training.
         diverged_above: a loss above this value counts as a divergence.
@@ -276,9 +277,9 @@ def fit(
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(fit_state.as_before(model))
-        channels_last = precision == "bf16" or device.type == "cpu"
-        if channels_last and any(parameter.dim() == 4 for parameter in trained):
-            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        form = layout(model, device, precision)
+        if form is torch.channels_last and any(parameter.dim() == 4 for parameter in trained):
+            model.to(memory_format=form)  # type: ignore[call-overload]
         mean = None if average is None else EMA(model, average)
         if mean and state is not None:
             mean.restore(state)
@@ -303,7 +304,7 @@ def fit(
                 rate = learning_rate(lr, schedule, fitted.steps, horizon, milestone_steps, warmup_steps)
                 for group in stepper.param_groups:
                     group["lr"] = rate * group["lr_scale"]
-                batch = _prepared(batch, device, channels_last, augment, mix, draws)
+                batch = _prepared(batch, device, form, augment, mix, draws)
                 weight = terms(*batch[1:]) if terms else rows(batch)
                 objective = loss
                 if parallel:
@@ -362,7 +363,7 @@ def fit(
 def _prepared(
     batch: Batch,
     device: torch.device,
-    channels_last: bool,
+    form: torch.memory_format,
     augment: Augment | None,
     mix: Mix | None,
     generator: torch.Generator,
@@ -373,8 +374,8 @@ def _prepared(
         ready[0] = augment(ready[0], generator)
     if mix:
         ready = mix(ready, generator)
-    if channels_last and isinstance(ready[0], Tensor) and ready[0].dim() == 4:
-        ready[0] = ready[0].to(memory_format=torch.channels_last)
+    if isinstance(ready[0], Tensor) and ready[0].dim() == 4:
+        ready[0] = ready[0].to(memory_format=form)
     return ready
 
 

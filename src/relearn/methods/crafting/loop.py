@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from relearn.methods.acceleration import compiled
+from relearn.methods.cheap_dropout import cheap_masks
 from relearn.methods.crafting.arguments import check, parts_of, pixel_std_of
 from relearn.methods.crafting.evaluation import evaluate, usable
-from relearn.methods.cheap_dropout import cheap_masks
 from relearn.methods.crafting.networks import (
     dropout_active,
     frozen,
@@ -25,6 +25,7 @@ from relearn.methods.crafting.networks import (
 from relearn.methods.crafting.objective import Objective, OnFeatures, as_objective, reading
 from relearn.methods.crafting.state import State
 from relearn.methods.crafting.target_side import TargetSide
+from relearn.methods.memory_layout import layout
 
 
 class Checkpoint(Protocol):
@@ -138,7 +139,7 @@ def craft(
         stack.enter_context(cheap_masks(substitutes))
         for net in substitutes:
             stack.enter_context(dropout_active(net, dropout))
-            if precision == "bf16" or targets.device.type == "cpu":
+            if layout(net, targets.device, precision) is torch.channels_last:
                 net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             stack.enter_context(compiled(net, "features"))
         masks = target_dropout if dropout else "off"
