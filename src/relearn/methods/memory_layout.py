@@ -10,7 +10,7 @@ SAFE_CHANNELS = 8
 
 def layout(model: nn.Module, device: torch.device, precision: str) -> torch.memory_format:
     """The layout for the images, and for the weights if it is channels_last: so with ``bf16``, and on the CPU, where a training
-    step takes 0.6 to 0.9 of the time (``benchmarks/training.py``). In single precision on an accelerator nothing is changed.
+    step takes 0.7 to 0.9 of the time (``benchmarks/training.py``). In single precision on an accelerator nothing is changed.
 
     In single precision, oneDNN 3.12 (of torch 2.13) writes outside its memory in the backward pass of a channels_last 1 × 1
     convolution with a stride and fewer than eight input channels. A network with one, and its images, are contiguous.
