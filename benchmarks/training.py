@@ -2,8 +2,8 @@
 
 The bare loop is written by hand: a permutation, an indexed batch, bytes to pixels, forward, backward, SGD with momentum under a
 cosine schedule; it does not read the losses. `fit` does the same on the same model, data and batches, and also keeps its history, checks
-for divergence and reports progress. Its convolutions are channels_last, those of the bare loop are not, as in the repositories of the
-papers. Target: at most 1.05 of the bare loop's CPU time.
+for divergence and reports progress. On the CPU its convolutions are channels_last; those of the bare loop are contiguous, as torch
+makes them. Target: at most 1.05 of the bare loop's CPU time.
 
 The other lines show the cost of options, relative to the same bare loop without them; they have no bound.
 
