@@ -158,12 +158,8 @@ def write(out: Path, left: Sequence[Job], limit: int, chosen: Sequence[str] = ()
     count = 0
     with parts.Writer(out.parent, f"{out.stem}.data", limit) as writer:
         for name, path in data(left):
-            content = path.read_bytes()
-            if path.suffix == ".safetensors" and path.name == "data.safetensors":
-                from relearn.runs.node.pixels import shrunk
-
-                name, content = name + parts.PIXELS, shrunk(content)
-            writer.add(name, content)
+            add_file = writer.add_images if path.name == "data.safetensors" else writer.add
+            add_file(name, path.read_bytes())
             count += 1
     found = writer.paths if count else []
     for path in writer.paths[len(found) :]:

@@ -100,3 +100,23 @@ def test_only_the_image_tensors_of_a_file_change(tmp_path: Path, monkeypatch: py
     written(tmp_path / "parts", {"data.safetensors" + parts.PIXELS: shrunk}, 10**6)
     parts.read((tmp_path / "parts").iterdir(), tmp_path / "back")
     assert contents(tmp_path / "back") == {"data.safetensors": content}
+
+
+def test_images_that_several_files_have_travel_once(tmp_path: Path) -> None:
+    shared = np.random.default_rng(0).integers(0, 256, (40, 3, 32, 32), dtype=np.uint8)
+    files = {
+        "whole/data.safetensors": save({"images": shared, "test_images": shared[:9] + np.uint8(1)}),
+        "half/data.safetensors": save({"images": shared, "labels": np.arange(40)}),
+        "other/data.safetensors": save({"images": shared[::-1].copy()}),
+    }
+    with parts.Writer(tmp_path / "parts", "home", 10**6) as writer:
+        sizes = []
+        for name, content in files.items():
+            assert writer.add_images(name, content)
+            writer._zipped.flush()
+            writer._buffer.flush()
+            sizes.append(writer.cut.written)
+    alone = np.diff([0, *sizes])
+    assert alone[1] < 0.05 * shared.nbytes < 0.9 * shared.nbytes < alone[2]  # noise does not compress
+    parts.read((tmp_path / "parts").iterdir(), tmp_path / "back")
+    assert contents(tmp_path / "back") == files

@@ -15,6 +15,7 @@ from relearn.methods.acceleration import compiled
 from relearn.methods.cheap_dropout import cheap_masks
 from relearn.methods.crafting.arguments import check, parts_of, pixel_std_of
 from relearn.methods.crafting.evaluation import evaluate, usable
+from relearn.methods.crafting.folding import folded
 from relearn.methods.crafting.networks import (
     dropout_active,
     frozen,
@@ -141,6 +142,8 @@ def craft(
             stack.enter_context(dropout_active(net, dropout))
             if layout(net, targets.device, precision) is torch.channels_last:
                 net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        stack.enter_context(folded([*substitutes, *watched], precision))
+        for net in substitutes:
             stack.enter_context(compiled(net, "features"))
         masks = target_dropout if dropout else "off"
         target_side = TargetSide(objective, substitutes, targets, masks, precision, parts)

@@ -1,23 +1,29 @@
 """Many files as one compressed stream, split into numbered parts of bounded size: ``<stem>.0.part``, ``<stem>.1.part`` …
 
 All parts together are a gzipped tar: ``cat <stem>.?.part | tar -xz`` opens them as well. Only members whose name ends in
-``.~px`` need :mod:`relearn.runs.node.pixels`: their images are stored as residuals.
+``.~px`` need :mod:`relearn.runs.node.pixels`: their images are stored as residuals, and images that an earlier member has,
+too, as zeros and a reference to it in the member's header.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
+import json
+import math
 import re
 import tarfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 MIB = 2**20
 SUFFIX = ".part"
 PIXELS = ".~px"
+SAME = "RELEARN.same"
+"""Header of a member: a JSON list of [offset, length, name of the earlier file, offset there]."""
 MEMBER = 2048  # bytes that tar adds per member: header, long name, padding
 END = 32768  # end of tar and gzip, and the overhead of zlib on incompressible bytes
 PART = re.compile(r"(.+)\.(\d+)\.part")
@@ -69,6 +75,7 @@ class Writer:
         self._zipped = gzip.GzipFile("", "wb", 6, self._buffer, mtime=0)
         self._tar = tarfile.open(fileobj=self._zipped, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115
         self._bound = 0  # upper bound of the bytes needed by all files so far
+        self._images: dict[bytes, tuple[str, int]] = {}  # by digest: the file and the offset
 
     @property
     def paths(self) -> list[Path]:
@@ -84,7 +91,25 @@ class Writer:
         self._zipped.close()
         self._buffer.flush()
 
-    def add(self, name: str, content: bytes) -> bool:
+    def add_images(self, name: str, content: bytes) -> bool:
+        """Append a safetensors file with its images as residuals, each image tensor only the first time that one comes."""
+        from relearn.runs.node.pixels import image_tensors, shrunk
+
+        whole, same, new = bytearray(content), [], {}
+        for start, shape in image_tensors(content):
+            size = math.prod(shape)
+            digest = hashlib.sha256(content[start : start + size]).digest()
+            if digest in self._images:
+                same.append([start, size, *self._images[digest]])
+                whole[start : start + size] = bytes(size)
+            else:
+                new[digest] = (name, start)
+        added = self.add(name + PIXELS, shrunk(bytes(whole)), {SAME: json.dumps(same)} if same else {})
+        if added:
+            self._images |= new
+        return added
+
+    def add(self, name: str, content: bytes, headers: Mapping[str, str] = MappingProxyType({})) -> bool:
         """Append a file if there is room for it; return whether there was."""
         needed = len(content) + len(content) // 1000 + MEMBER
         if self.total is not None and self._bound + needed > self.total:
@@ -94,7 +119,7 @@ class Writer:
             if self._bound + needed > self.total:
                 return False
         member = tarfile.TarInfo(name)
-        member.size = len(content)
+        member.size, member.pax_headers = len(content), dict(headers)
         self._tar.addfile(member, io.BytesIO(content))
         self._bound += needed
         return True
@@ -126,6 +151,7 @@ def read(paths: Iterable[Path], folder: Path) -> list[Path]:
                     from relearn.runs.node.pixels import restore
 
                     content, name = restore(content), name.removesuffix(PIXELS)
+                    content = _with_earlier(content, member.pax_headers.get(SAME, "[]"), folder)
                 path = folder / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write(path, content)
@@ -137,6 +163,18 @@ def read(paths: Iterable[Path], folder: Path) -> list[Path]:
             f"{ordered[-1]}: torn, or a part behind it is missing ({len(ordered)} parts given; {error})"
         ) from None
     return found
+
+
+def _with_earlier(content: bytes, same: str, folder: Path) -> bytes:
+    """The content with the images that it shares with files below ``folder``."""
+    whole = bytearray(content)
+    for start, size, name, there in json.loads(same):
+        if not _inside(name):
+            raise ValueError(f"{name}: found as the place of images, allowed: below the folder")
+        with (folder / name).open("rb") as file:
+            file.seek(there)
+            whole[start : start + size] = file.read(size)
+    return bytes(whole)
 
 
 def in_order(paths: Iterable[Path]) -> Sequence[Path]:

@@ -70,7 +70,7 @@ def _median_edge(west: Bytes, north: Bytes, corner: Bytes) -> Bytes:
 
 def _each_image(content: bytes, change: Callable[[Bytes], Bytes]) -> bytes:
     whole = bytearray(content)
-    for start, shape in _image_tensors(content):
+    for start, shape in image_tensors(content):
         count, size = shape[0], int(np.prod(shape[1:]))
         for first in range(0, count, CHUNK):
             rows = min(CHUNK, count - first)
@@ -80,7 +80,7 @@ def _each_image(content: bytes, change: Callable[[Bytes], Bytes]) -> bytes:
     return bytes(whole)
 
 
-def _image_tensors(content: bytes) -> Iterator[tuple[int, list[int]]]:
+def image_tensors(content: bytes) -> Iterator[tuple[int, list[int]]]:
     """Offset in the file and shape of every image tensor."""
     length = int.from_bytes(content[:8], "little")
     header: dict[str, Any] = json.loads(content[8 : 8 + length])
