@@ -1,4 +1,4 @@
-"""Figure 2.5's crafting on one H200: a forecast from operations and bytes, and with ``--measure`` the measurement beside it.
+"""Figure 2.5's crafting on one card: a forecast from operations and bytes, and with ``--measure`` the measurement beside it.
 
 zhu2022, section 2.2.8: convex polytope, 50 targets with 5 poisons each, 18 substitutes (six networks, three dropout rates), 4,000
 iterations. All targets are one batch; the substitutes follow each other. Per iteration and substitute: a forward pass of 250
@@ -12,12 +12,14 @@ seconds on the device, where ``lanes`` is min(1, channels of a group / 32) for a
 idle. The host starts one operation after the other, so a network takes max(sum of these, operations x launch), and the coefficients,
 whose certificate the host reads, take their launches on top. ``compiled``: everything between two convolutions or products is one
 pass over the output of the first, and the network's launches are replayed as one CUDA graph. Operations and bytes are counted on
-torch's meta device (bf16), those of the coefficients and of Adam on the CPU. What is ASSUMED: the shares of the published peak
-(989 TFLOP/s dense bf16, 4.8 TB/s) and the time of a launch, each as a range. Nothing here was measured on a GPU until a result
-says so.
+torch's meta device (bf16), those of the coefficients and of Adam on the CPU; batch normalisation is folded into the convolutions, as
+in the attack. What is ASSUMED: the shares of the published peak (CARDS) and the time of a launch, each as a range.
 
-    python benchmarks/gpu_sweep.py                  # the forecast; seconds on a CPU
-    python benchmarks/gpu_sweep.py --measure        # on a CUDA device: 20 iterations by each way, scaled to 4,000
+``--measure`` times some iterations of the whole sweep (18 substitutes; also with cuDNN's choice by trial), of each network alone, and
+of the networks of ``--compiled`` by torch.compile; all on random weights and images.
+
+    python benchmarks/gpu_sweep.py                  # the forecast for an H200; seconds on a CPU
+    python benchmarks/gpu_sweep.py --measure --card h100
     python benchmarks/gpu_sweep.py --measure --device cpu --width 0.1 --targets 2 --iterations 2   # a rehearsal
 """
 
@@ -26,7 +28,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,21 +40,24 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from relearn.methods import acceleration, convex_polytope
+from relearn.methods.crafting.folding import folded
 from relearn.models import create
 
 NETWORKS = ("SENet18", "ResNet50", "ResNeXt29-2x64d", "DPN92", "MobileNetV2", "GoogLeNet")
 DROPOUT = (0.2, 0.25, 0.3)
 TARGETS, POISONS, ITERATIONS, SIZE = 50, 5, 4000, 32
-PEAK, BANDWIDTH = 989e12, 4.8e12  # H200, as published: dense bf16, HBM3e
+CARDS = {"h100": (989e12, 3.35e12), "h200": (989e12, 4.8e12)}  # as published: dense bf16 FLOP/s, bytes/s
 LIMIT_MINUTES = 15.0
 
 
 class Assumed(NamedTuple):
-    """Shares of the published rates, and seconds to start an operation."""
+    """Shares of the published rates, seconds to start an operation, and the rates."""
 
     flop: float
     bandwidth: float
     launch_s: float
+    peak: float = 0.0
+    bytes_per_s: float = 0.0
 
 
 ASSUMED = {
@@ -71,7 +76,7 @@ class Operation(NamedTuple):
     written: float = 0.0
 
     def seconds(self, by: Assumed) -> float:
-        return max(self.flop / (PEAK * by.flop * self.lanes), self.moved / (BANDWIDTH * by.bandwidth))
+        return max(self.flop / (by.peak * by.flop * self.lanes), self.moved / (by.bytes_per_s * by.bandwidth))
 
 
 class Operations(TorchDispatchMode):
@@ -120,7 +125,7 @@ def network_pass(name: str, targets: int) -> Operations:
         net = create(name, dropout=DROPOUT[0]).eval().requires_grad_(False).to(torch.bfloat16)
         poisons = torch.empty(targets * POISONS, 3, SIZE, SIZE, dtype=torch.bfloat16, requires_grad=True)
         reference = torch.empty(targets, 3, SIZE, SIZE, dtype=torch.bfloat16)
-    with Operations() as counted:
+    with folded([net], "bf16"), Operations() as counted:
         torch.autograd.grad(net.features(poisons).sum(), poisons)
         with torch.no_grad():
             net.features(reference)
@@ -149,8 +154,10 @@ def own_operations(targets: int) -> tuple[Operations, Operations]:
     return each, once
 
 
-def forecast(targets: int = TARGETS, iterations: int = ITERATIONS) -> dict[str, Any]:
+def forecast(card: str, targets: int = TARGETS, iterations: int = ITERATIONS) -> dict[str, Any]:
     """Minutes of the sweep by each set of assumptions, and FLOP, bytes and operations of an iteration."""
+    peak, bytes_per_s = CARDS[card]
+    assumed = {label: by._replace(peak=peak, bytes_per_s=bytes_per_s) for label, by in ASSUMED.items()}
     passes = {name: network_pass(name, targets) for name in NETWORKS}
     each, once = own_operations(targets)
     rows: dict[str, dict[str, float]] = {}
@@ -161,46 +168,68 @@ def forecast(targets: int = TARGETS, iterations: int = ITERATIONS) -> dict[str, 
             "gbyte": sum(one.moved for one in counted.listed) / 1e9,
             "operations": float(len(counted.listed) + len(each.listed)),
         }
-        for label, by in ASSUMED.items():
+        for label, by in assumed.items():
             own = each.launch_s(by)
             row[f"{label}_ms"] = 1e3 * (max(counted.device_s(by), counted.launch_s(by)) + own)
             row[f"{label}_compiled_ms"] = 1e3 * (counted.fused_s(by) + own)
         rows[name] = row
-    for label, by in ASSUMED.items():
+    for label, by in assumed.items():
         for kind in ("", "_compiled"):
             a_network = sum(row[f"{label}{kind}_ms"] for row in rows.values()) / 1e3
             seconds = (len(DROPOUT) * a_network + once.launch_s(by)) * iterations
             whole[f"{label}{kind}_minutes"] = seconds / 60
     flop = len(DROPOUT) * iterations * sum(row["gflop"] for row in rows.values()) * 1e9
     return {
+        "card": card,
         "networks": rows,
         "whole": whole,
         "flop": flop,
-        "assumed": {k: v._asdict() for k, v in ASSUMED.items()},
+        "assumed": {k: v._asdict() for k, v in assumed.items()},
     }
 
 
-def measure(device: str, targets: int, iterations: int, width: float) -> dict[str, float | str]:
-    """Minutes of the whole sweep by the time of some iterations: bf16, and bf16 with the networks compiled."""
-    nets = [create(name, dropout=rate, width=width).to(device) for name in NETWORKS for rate in DROPOUT]
+def measure(
+    device: str, targets: int, iterations: int, width: float, to_compile: Sequence[str]
+) -> dict[str, Any]:
+    """Milliseconds of an iteration, of the whole sweep and by network, and the minutes of 4,000 iterations; all in bf16."""
     generator = torch.Generator().manual_seed(0)
     bases = torch.rand(POISONS, 3, SIZE, SIZE, generator=generator).to(device)
     images = torch.rand(targets, 3, SIZE, SIZE, generator=generator).to(device)
-    modes = ("off", "default", "reduce-overhead") if device.startswith("cuda") else ("off",)
-    found: dict[str, float | str] = {}
-    for mode in modes:
+
+    def timed(nets: list[nn.Module], mode: str = "off") -> float | str:
         acceleration.use(mode)
         clock = Clock(device, warm_up=max(1, iterations // 4))
+        options: dict[str, Any] = {"iterations": iterations, "precision": "bf16", "progress": clock.lap}
         try:
-            convex_polytope.craft(
-                nets, bases, images, iterations=iterations, precision="bf16", progress=clock.lap
-            )
-            found[f"{mode}_minutes"] = clock.an_iteration() * ITERATIONS / 60
+            convex_polytope.craft(nets, bases, images, **options)
         except Exception as error:  # a mode that is not offered must not cost the others
-            found[f"{mode}_minutes"] = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
-        if device.startswith("cuda"):
-            found[f"{mode}_peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
-        acceleration.use("off")
+            return f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
+        finally:
+            acceleration.use("off")
+        return 1e3 * clock.an_iteration()
+
+    def network(name: str, rate: float) -> nn.Module:
+        return create(name, dropout=rate, width=width).to(device)
+
+    every = [network(name, rate) for name in NETWORKS for rate in DROPOUT]
+    whole = timed(every)
+    found: dict[str, Any] = {"whole_ms": whole}
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True):
+        found["whole_autotuned_ms"] = timed(every)
+    del every
+    if not isinstance(whole, str):
+        found["minutes"] = whole * ITERATIONS / 60e3
+    if device.startswith("cuda"):
+        found["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
+    print("MEASURED", json.dumps(found), flush=True)
+    for name in NETWORKS:
+        row = {"off_ms": timed([network(name, DROPOUT[0])])}
+        for mode in ("default", "reduce-overhead") if name in to_compile else ():
+            began = time.perf_counter()
+            row[f"{mode}_ms"] = timed([network(name, DROPOUT[0])], mode)
+            row[f"{mode}_first_s"] = time.perf_counter() - began
+        found.setdefault("networks", {})[name] = row
+        print(f"  {name:16}", json.dumps(row), flush=True)
     return found
 
 
@@ -231,13 +260,19 @@ def main() -> None:
         description="figure 2.5's crafting on one GPU: forecast, and measurement"
     )
     parser.add_argument("--measure", action="store_true")
+    parser.add_argument(
+        "--card", choices=CARDS, default="h200", help="whose published rates the forecast uses"
+    )
     parser.add_argument("--device", default="cuda")
+    parser.add_argument(
+        "--compiled", nargs="*", choices=NETWORKS, default=[], help="also compile these networks"
+    )
     parser.add_argument("--targets", type=int, default=TARGETS)
     parser.add_argument("--iterations", type=int, default=20, help="that are timed")
     parser.add_argument("--width", type=float, default=1.0)
     parser.add_argument("--out", type=Path, help="default: results.json beside this script")
     arguments = parser.parse_args()
-    found = forecast()
+    found = forecast(arguments.card)
     result: dict[str, Any] = {"forecast": found, "limit_minutes": LIMIT_MINUTES}
     print(
         f"FORECAST, no measurement: 50 targets x 18 substitutes x 4,000 iterations, {found['flop']:.3g} FLOP"
@@ -247,10 +282,14 @@ def main() -> None:
     for key, minutes in found["whole"].items():
         print(f"  {key:30} {minutes:6.1f}")
     if arguments.measure:
-        measured = measure(arguments.device, arguments.targets, arguments.iterations, arguments.width)
+        wanted = arguments.targets, arguments.iterations, arguments.width
         where = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else "CPU: a rehearsal"
-        result["measured"] = {"on": where, "targets": arguments.targets, "width": arguments.width, **measured}
-        print("MEASURED", json.dumps(result["measured"]))
+        result["measured"] = {
+            "on": where,
+            "targets": arguments.targets,
+            "width": arguments.width,
+            **measure(arguments.device, *wanted, arguments.compiled),
+        }
     if not arguments.measure or arguments.device.startswith("cuda"):
         if arguments.out:
             arguments.out.write_text(json.dumps(result, indent=1) + "\n")

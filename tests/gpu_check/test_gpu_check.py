@@ -41,6 +41,12 @@ def test_limits_by_kind_of_metric(here: dict, there: dict, precision: str, ok: b
     assert compare(a_record(**here), a_record(**there), precision).ok is ok
 
 
+def test_ratios_of_times_are_not_compared() -> None:
+    one, other = ({"images_per_s_ratio": value} for value in (0.6, 0.9))
+    for step, ok in (("throughput", True), ("train_vision", False)):
+        assert compare(a_record(**one) | {"step": step}, a_record(**other) | {"step": step}, "fp32").ok is ok
+
+
 def test_a_training_has_wider_limits_and_the_worst_metric_is_named() -> None:
     cpu = a_record(("history.csv",), loss=1.0, acc_frac=0.8)
     assert trained(cpu) and not trained(a_record())

@@ -240,3 +240,14 @@ def test_what_does_not_fit_is_refused_in_one_line(wrong: dict) -> None:
 def test_more_characters_than_stated_are_refused() -> None:
     with pytest.raises(ValueError, match=r"21 characters in a row \(allowed: max_length = 20"):
         tiny("dp")(characters(length=21))
+
+
+def test_the_lstm_trains_in_bf16_on_every_processor() -> None:
+    torch.manual_seed(0)
+    net, tokens = create(attention="lstm", vocabulary=11, layers=1, dim=8), torch.randint(0, 11, (3, 5))
+    whole = net(tokens)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = net(tokens)
+    torch.testing.assert_close(found.float(), whole, rtol=0.02, atol=0.02)
+    found.float().sum().backward()
+    assert all(parameter.grad is not None for parameter in net.parameters())

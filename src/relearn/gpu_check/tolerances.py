@@ -6,7 +6,7 @@ A metric :math:`a` on the CPU and :math:`b` on the device agree if
 
 Results without training differ only by rounding. Training amplifies rounding: after some hundred steps two correct runs differ
 as much as two seeds, so its limits only detect errors by a multiple, not in a digit. Times, rates and bytes depend on the
-machine: they must be present in both records or in neither, and are not compared.
+machine, as do their ratios: they must be present in both records or in neither, and are not compared.
 
 =========  =========  ======================  ======================
 precision  what       absolute                relative
@@ -26,7 +26,11 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-MACHINE = ("_s", "_ms", "_bytes", "_per_s", "_speedup", "_share_of_time")
+MACHINE = ("_s", "_ms", "_mb", "_bytes", "_per_s", "_speedup", "_share_of_time")
+RATIO, TIMED = (
+    "_ratio",
+    ("throughput", "time_training_step", "benchmark_attention"),
+)  # ratios of times and bytes
 FRACTION = "_frac"
 LIMITS = {  # (precision, whether trained): absolute, absolute of fractions, relative
     ("fp32", False): (1e-4, 0.02, 1e-3),
@@ -69,7 +73,7 @@ def compare(cpu: Mapping[str, Any], device: Mapping[str, Any], precision: str) -
     worst, count = Verdict(True), 0
     for name in sorted(cpu["metrics"].keys() | device["metrics"].keys()):
         a, b = cpu["metrics"].get(name), device["metrics"].get(name)
-        if name.endswith(MACHINE):
+        if name.endswith(MACHINE) or (name.endswith(RATIO) and cpu.get("step") in TIMED):
             if (a is None) != (b is None):
                 return Verdict(False, name, math.inf, a, b)
             continue

@@ -6,6 +6,7 @@ kim2020 ("The Lipschitz Constant of Self-Attention"), section 5.3 and appendix I
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -230,8 +231,17 @@ class CharacterLSTM(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return the logits (B, N, V) of the character after each position."""
-        states, _ = self.lstm(self.dropout(self.embedding(tokens)))
+        inputs = self.dropout(self.embedding(tokens))
+        with _precision_of_lstm(inputs.device):
+            states, _ = self.lstm(inputs)
         return self.output(self.dropout(states))
+
+
+def _precision_of_lstm(device: torch.device) -> AbstractContextManager[object]:
+    """No autocast on a CPU without AVX-512, where oneDNN has no LSTM in bf16 and raises an error."""
+    if device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return torch.autocast("cpu", enabled=False)
+    return nullcontext()
 
 
 def create(*, attention: str, **sizes: Any) -> CharacterTransformer | CharacterLSTM:

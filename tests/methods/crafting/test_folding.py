@@ -19,7 +19,11 @@ def network(name: str) -> nn.Module:
     with torch.no_grad():
         for module in net.modules():
             if isinstance(module, nn.BatchNorm2d):
-                for tensor, low in ((module.running_mean, -0.1), (module.running_var, 0.5), (module.weight, 0.5)):
+                for tensor, low in (
+                    (module.running_mean, -0.1),
+                    (module.running_var, 0.5),
+                    (module.weight, 0.5),
+                ):
                     tensor.uniform_(low, low + 1)
     return net.double()
 

@@ -37,7 +37,7 @@ def folded(networks: Sequence[nn.Module], precision: str) -> Iterator[None]:
         fused.append((conv, norm, one))
     try:
         for conv, norm, one in fused:
-            conv.forward, norm.forward = one.forward, _same  # type: ignore[method-assign]
+            conv.forward, norm.forward = one.forward, _same  # type: ignore[method-assign,assignment]
         yield
     finally:
         for conv, norm, _ in fused:

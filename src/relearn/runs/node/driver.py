@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from pathlib import Path
 from relearn.runs.node import home, jobs_file, summary
 from relearn.runs.node.jobs_file import NodeJob
 from relearn.runs.node.machine import Machine, cores, cuda_memory_mb
+from relearn.runs.node.parts import MIB
 
 DONE, FAILED, OUT_OF_TIME = 0, 1, 3
 POLL_S = 0.05
@@ -191,6 +193,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--weights", default="fit", choices=home.WEIGHTS, help="copy back no weights, or those that fit"
     )
+    found.add_argument("--home-mib", type=int, default=128, help="total size of these files, at least 4")
     found.add_argument("--home", type=Path, default=Path("home"), help="folder of what comes home")
     found.add_argument(
         "--grace", type=float, default=25.0, help="seconds from SIGTERM to SIGKILL at the limit"
@@ -220,7 +223,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         driver.run()
     done, left = jobs_file.todo(jobs)
     written = summary.write(jobs, done, driver.failed, driver.stopped, time.monotonic() - began, memory)
-    parts, behind = home.bring(done, left, args.home, more=[written], weights=args.weights)
+    files = min(home.MOST, math.ceil(args.home_mib * MIB / home.LIMIT))
+    limit = min(home.LIMIT, args.home_mib * MIB // files)
+    parts, behind = home.bring(
+        done, left, args.home, more=[written], weights=args.weights, most=files, limit=limit
+    )
     print(summary.text(written))
     size = sum(path.stat().st_size for path in parts) / 2**20
     print(f"{args.home}: {len(parts)} files, {size:.1f} MiB; take them to `relearn adopt`")
