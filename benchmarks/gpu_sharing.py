@@ -17,16 +17,14 @@ import argparse
 import contextlib
 import json
 import multiprocessing
-import os
-import shutil
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from timing import keep
+
+from relearn.runs.node.mps import served
 
 WARM_UP, BATCH = 10, 128
 PATIENCE_S = 90.0
@@ -80,31 +78,6 @@ def together(processes: int, device: str, seconds: float) -> float | str:
         for one in started:
             one.join(5)
             one.kill()
-
-
-@contextlib.contextmanager
-def served() -> Iterator[None]:
-    """MPS for the processes that are started inside.
-
-    Raises:
-        OSError: it is not installed, or did not start.
-    """
-    control = shutil.which("nvidia-cuda-mps-control", path=f"{os.environ['PATH']}:/usr/local/nvidia/bin")
-    if control is None:
-        raise OSError("nvidia-cuda-mps-control: not found")
-    with tempfile.TemporaryDirectory() as folder:
-        names = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
-        os.environ.update(names)
-        try:
-            if subprocess.run([control, "-d"], timeout=20, check=False).returncode:
-                raise OSError("nvidia-cuda-mps-control: did not start")
-            yield
-            subprocess.run([control], input="quit -t 1\n", text=True, timeout=20, check=False)
-            log = Path(folder, "server.log")
-            print(log.read_text()[-600:] if log.is_file() else "no server log")
-        finally:
-            for name in names:
-                del os.environ[name]
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from relearn.forecast import known_versions
+from relearn.forecast import evidence, known_versions, machine, summary
 from relearn.forecast.known_versions import KnownVersions
 from relearn.forecast.state import DONE, STALE, TO_DO, records_of, run_of, states
 from relearn.runs.code_version import code_version
@@ -62,7 +62,8 @@ def write(job: Job, sha256: str = "one", **other: Any) -> None:
         **other,
     }
     (folder / "record.json").write_text(json.dumps(record))
-    os.utime(folder / "record.json", (1000.0, 1000.0 + (job.step == "use")))
+    for name in ("data.csv", "record.json"):
+        os.utime(folder / name, (1000.0, 1000.0 + (job.step == "use")))
 
 
 def told(jobs: list[Job], version: str = "v") -> list[tuple[str, str]]:
@@ -100,7 +101,29 @@ def test_an_input_of_other_bytes_or_newer_makes_a_job_stale(jobs: list[Job]) -> 
     assert told(jobs) == [(DONE, ""), (STALE, "input data.csv has changed")]
     write(jobs[0])
     os.utime(Path(FOLDERS[0], "record.json"), (2000.0, 2000.0))
+    assert told(jobs) == [(DONE, ""), (DONE, "")]  # nobody reads the record
+    os.utime(Path(FOLDERS[0], "data.csv"), (2000.0, 2000.0))
     assert told(jobs) == [(DONE, ""), (STALE, "an input is newer")]
+
+
+def test_what_stayed_on_another_machine_is_made_again_only_if_a_pending_job_reads_it(jobs: list[Job]) -> None:
+    Path(FOLDERS[0], "data.csv").unlink()
+    Path(FOLDERS[0], "left_behind.json").write_text('{"data.csv": "one"}')
+    assert told(jobs) == [(DONE, ""), (DONE, "")]
+    Path(FOLDERS[1], "record.json").unlink()
+    assert told(jobs) == [(TO_DO, "data.csv stayed on the machine that made it"), (TO_DO, "")]
+
+
+@pytest.mark.parametrize(("device", "counts"), [("cpu", True), ("cuda:0", False)])
+def test_the_time_of_a_run_on_a_gpu_is_no_forecast_for_a_cpu(
+    jobs: list[Job], monkeypatch: pytest.MonkeyPatch, device: str, counts: bool
+) -> None:
+    monkeypatch.setattr(evidence, "work_behind", lambda job: ("", None))
+    made = {"device": device, "device_name": "H100", "cpu": "x", "precision": "fp32"}
+    cost = {"cpu_s": 50.0, "device_s": 2.0, "wall_s": 60.0, "peak_memory_bytes": 1}
+    write(jobs[0], cost=cost, machine=made)
+    fixed = summary.correction("mini", machine.processor(""), records_of(jobs[:1]), jobs[:1])
+    assert (run_of(jobs[0]) in fixed.made) is counts
 
 
 MODULES = ("relearn.maths.simplex",)

@@ -54,11 +54,16 @@ class Row(NamedTuple):
     amount: Amount | None
 
 
+def on_a_device(record: Mapping[str, Any]) -> bool:
+    """Whether a run was made on a GPU: its times say nothing about a CPU, and little about a GPU that its job does not share."""
+    return bool(record["machine"]["device"].startswith("cuda"))
+
+
 def row_of(record: Mapping[str, Any], job: Job) -> Row:
     """The cost of a job from its record."""
     cost, made = record["cost"], record["machine"]
     kind, amount = work_behind(job)
-    gpu = made["device"].startswith("cuda")
+    gpu = on_a_device(record)
     cpu_s = cost["device_s"] if gpu and cost.get("device_s") else cost["cpu_s"]
     memory = round((cost.get("peak_memory_bytes") or 0) / 1e6)
     name = made["device_name"] if gpu else made["cpu"]
@@ -83,9 +88,10 @@ def work_behind(job: Job) -> tuple[str, Amount | None]:
 
 
 def published_rows(folder: Path) -> Iterator[Row]:
-    """The rows of all records in a published set."""
+    """The rows of all records in a published set that were made on a CPU."""
     for record, job in _recorded(folder):
-        yield row_of(record, job)
+        if not on_a_device(record):
+            yield row_of(record, job)
 
 
 def networks(folder: Path) -> Iterator[Net]:

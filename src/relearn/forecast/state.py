@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from relearn.runs.code_version import code_version
-from relearn.runs.record_file import NAME, run_id
+from relearn.runs.record_file import NAME, left_behind, run_id
 from relearn.studies.work import Job
 
 DONE, TO_DO, STALE = "done", "to do", "stale"
@@ -28,12 +28,12 @@ def run_of(job: Job) -> str:
 
 
 def states(
-    jobs: Iterable[Job], records: Mapping[str, Mapping[str, Any]], version: Callable[..., str] = code_version
+    jobs: Sequence[Job], records: Mapping[str, Mapping[str, Any]], version: Callable[..., str] = code_version
 ) -> dict[str, State]:
     """The state of each job by folder.
 
     Args:
-        jobs: in any order.
+        jobs: in any order. A file that stayed on another machine makes its job pending only if a pending job reads it.
         records: by folder, as from :func:`records_of`.
         version: computes the code version of modules.
     """
@@ -47,6 +47,16 @@ def states(
 
     for job in jobs:
         settle(job)
+    needed = [job for job in jobs if found[job.folder].what != DONE]
+    while needed:
+        job = needed.pop()
+        asked = {path for paths in job.inputs.values() for path in paths}
+        for one in job.before:
+            elsewhere = records.get(one.folder, {}).get("elsewhere", ())
+            gone = [name for name in elsewhere if f"{one.folder}/{name}" in asked]
+            if gone and found[one.folder].what == DONE:
+                found[one.folder] = State(TO_DO, f"{gone[0]} stayed on the machine that made it")
+                needed.append(one)
     return found
 
 
@@ -58,7 +68,10 @@ def _state(
         return State(TO_DO)
     if "fault" in record:
         return State(TO_DO, record["fault"])
-    gone = [name for name in job.outputs if not os.path.exists(f"{job.folder}/{name}")]
+    elsewhere = record["elsewhere"]
+    gone = [
+        name for name in job.outputs if name not in elsewhere and not os.path.exists(f"{job.folder}/{name}")
+    ]
     if gone:
         return State(TO_DO, f"{gone[0]} is gone")
     if record["run"] != run_of(job):
@@ -76,9 +89,17 @@ def _state(
         for name, output in made.get("outputs", {}).items():
             if recorded.get(f"{one.folder}/{name}", output["sha256"]) != output["sha256"]:
                 return State(STALE, f"input {name} has changed")
-        if made.get("time", 0.0) > record["time"]:
-            return State(STALE, "an input is newer")
+    if any(_time(path) > record["time"] for path in asked):
+        return State(STALE, "an input is newer")
     return State(DONE)
+
+
+def _time(path: str) -> float:
+    """The modification time of a file; 0 if it is elsewhere."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
 
 
 def _changed(job: Job, record: Mapping[str, Any]) -> str:
@@ -102,7 +123,10 @@ def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def records_of(jobs: Iterable[Job]) -> dict[str, dict[str, Any]]:
-    """The existing records of the jobs, with the file's ``time``; an unreadable one has a ``fault`` instead."""
+    """The existing records of the jobs, with the file's ``time`` and the outputs that are ``elsewhere``.
+
+    An unreadable one has a ``fault`` instead.
+    """
     found: dict[str, dict[str, Any]] = {}
     for job in jobs:
         path = Path(job.folder, NAME)
@@ -112,7 +136,10 @@ def records_of(jobs: Iterable[Job]) -> dict[str, dict[str, Any]]:
             continue
         try:
             record = json.loads(content)
-            found[job.folder] = {**record, "time": path.stat().st_mtime}
+            elsewhere = [
+                name for name in left_behind(job.folder) if not os.path.exists(f"{job.folder}/{name}")
+            ]
+            found[job.folder] = {**record, "time": path.stat().st_mtime, "elsewhere": elsewhere}
             record["run"], record["code"]["version"], record["inputs"]
         except (ValueError, KeyError, TypeError):
             found[job.folder] = {"fault": "its record cannot be read: see `relearn recover`"}

@@ -131,7 +131,7 @@ def correction(
     own = []
     for job in jobs:
         record = (records or {}).get(job.folder, {})
-        if "cost" in record:
+        if "cost" in record and not evidence.on_a_device(record):
             own.append(evidence.row_of(record, job))
     newer = {row.run for row in own}
     older = [row for row in rows if row.run not in newer]

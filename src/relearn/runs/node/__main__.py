@@ -27,5 +27,5 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"run.sh: {error}")

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from relearn.runs.node import home, jobs_file, summary
+from relearn.runs.node import home, jobs_file, mps, summary
 from relearn.runs.node.jobs_file import NodeJob
 from relearn.runs.node.machine import Machine, cores, cuda_memory_mb
 from relearn.runs.node.parts import MIB
@@ -183,6 +183,9 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--jobs", type=int, default=cores(), help="jobs at once (default: one per core)")
     found.add_argument("--jobs-per-device", type=int, default=8, help="jobs at once on one CUDA device")
+    found.add_argument(
+        "--mps", action="store_true", help="jobs share a device by NVIDIA's MPS, not in slices of time"
+    )
     found.add_argument("--device", default="auto", help="auto | cpu | cuda | cuda:N")
     found.add_argument("--precision", default="fp32", choices=("fp32", "bf16"))
     found.add_argument(
@@ -219,7 +222,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     signal.signal(signal.SIGTERM, lambda *_: _now(driver))
     signal.signal(signal.SIGINT, lambda *_: _now(driver))
-    with warm(len(jobs), Path("warm.log")):
+    with mps.served() if args.mps and memory else contextlib.nullcontext(), warm(len(jobs), Path("warm.log")):
         driver.run()
     done, left = jobs_file.todo(jobs)
     written = summary.write(jobs, done, driver.failed, driver.stopped, time.monotonic() - began, memory)
