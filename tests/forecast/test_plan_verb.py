@@ -8,7 +8,11 @@ import pytest
 
 from relearn import cli
 from relearn.cli import targets
-from relearn.forecast import planned
+from relearn.forecast import machine, planned, summary
+from relearn.forecast.amount import Amount
+from relearn.forecast.correction import Forecast
+from relearn.forecast.footprint import Footprint
+from relearn.forecast.state import TO_DO, State
 from relearn.studies import STUDIES, parameters
 from relearn.studies.study import load
 from relearn.studies.work import Job, formulas
@@ -118,3 +122,31 @@ def test_a_wrong_option_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["plan", "--device", "abacus"]) == 2
     assert "--device: found abacus, allowed: cpu" in capsys.readouterr().err
     assert cli.main(["plan", "--cores", "0"]) == 2
+    assert cli.main(["plan", "--jobs-per-device", "0"]) == 2
+
+
+def test_jobs_that_share_a_gpu_end_no_sooner_than_its_work(capsys: pytest.CaptureFixture[str]) -> None:
+    def wall(jobs: int) -> tuple[float, float, float]:
+        words = ["plan", "--scale", "small", "--study", "poisoning", "--device", "h100", "--json"]
+        assert cli.main([*words, "--jobs-per-device", str(jobs)]) == 0
+        found = json.loads(capsys.readouterr().out)
+        return tuple(found[name]["forecast"] for name in ("seconds", "chain_s", "wall_s"))
+
+    alone, many = wall(1), wall(1000)
+    assert alone[:2] == many[:2] and many[2] < alone[2] / 2
+    assert alone[2] > alone[0] and many[2] >= many[1] * 0.999
+
+
+def test_the_work_of_a_gpu_is_a_lower_limit(mini: dict[str, Job]) -> None:
+    on = machine.device("h100")
+    heavy = Amount(convolutions=on.convolutions * 50, products=0.0, moved=on.bandwidth * 10, calls=0.0)
+    light = Amount(convolutions=0.0, products=0.0, moved=0.0, calls=on.calls * 50)
+    assert on.device_share(heavy) > 0.8 > 0.2 > on.device_share(light) == 0
+    assert machine.device("cpu").device_share(heavy) == 0
+    cost = Forecast(60.0, 0.1, 0.1, "model")
+    for busy, expected in ((0.0, 60.0), (60.0, 120.0)):
+        two = [
+            summary.Planned(job, State(TO_DO), cost, None, Footprint(1, 1), busy)
+            for job in [one for one in mini.values() if not one.before][:2]
+        ]
+        assert summary.Part("all", two, cores=2, gpus=1).schedule.wall_s == expected

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
     add("--study", action="append", default=[], help="show only this study; may be repeated")
     add("--device", default="cpu", help="cpu (this machine) | a100 | h100 | h200, by published peak")
+    add("--jobs-per-device", type=int, default=1, help="jobs that share a GPU; default: 1")
     add("--precision", default="fp32", choices=("fp32", "bf16"), help="of the jobs; default: fp32")
     add("--cores", type=int, help="cores of this machine that jobs may use; default: all")
     add("--json", action="store_true", help="for machines")
@@ -52,8 +54,9 @@ def main(args: argparse.Namespace) -> int:
     from relearn.studies import parameters
     from relearn.studies.study import load
 
-    if args.cores is not None and args.cores < 1:
-        raise ValueError(f"--cores: found {args.cores}, allowed: at least 1")
+    for word, count in (("--cores", args.cores), ("--jobs-per-device", args.jobs_per_device)):
+        if count is not None and count < 1:
+            raise ValueError(f"{word}: found {count}, allowed: at least 1")
     for study in args.study:
         load(study)
     if args.evidence:
@@ -64,7 +67,7 @@ def main(args: argparse.Namespace) -> int:
     if args.calibrate:
         return calibrate(params)
     on = machine.this_machine(args.cores) if args.device == "cpu" else machine.device(args.device)
-    on = on.at(args.precision)
+    on = replace(on.at(args.precision), jobs_per_device=args.jobs_per_device)
     found = summary.forecast(params, targets.selection(args.target, params), on=on, studies=args.study)
     if args.json:
         import json

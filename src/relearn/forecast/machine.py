@@ -36,6 +36,7 @@ class Machine:
         start_s: seconds from the command to the first line of a job.
         cores: processor cores that jobs may use.
         gpus: GPUs that jobs may use; 0: jobs run on the cores.
+        jobs_per_device: jobs that share a GPU.
         source: where the numbers come from.
         spread: factor by which real times may differ from these rates either way, if no record corrects them.
         bf16_convolutions, bf16_products: floating point operations per second in bfloat16; 0: as in single precision.
@@ -50,6 +51,7 @@ class Machine:
     start_s: float
     cores: int = 1
     gpus: int = 0
+    jobs_per_device: int = 1
     source: str = ""
     spread: float = 3.0
     bf16_convolutions: float = 0.0
@@ -59,6 +61,16 @@ class Machine:
     def at(self, precision: str) -> Machine:
         """The same machine with its jobs in this precision."""
         return self if precision == self.precision else replace(self, precision=precision)
+
+    @property
+    def at_once(self) -> int:
+        """Jobs that run side by side: on the GPUs if there are any, otherwise one a core."""
+        return self.gpus * self.jobs_per_device or self.cores
+
+    def device_share(self, amount: Amount) -> float:
+        """Share of a job's seconds in which the GPU computes or moves bytes, rather than waiting for the host; 0 on a processor."""
+        *device, _, _ = terms = self.terms(amount)
+        return sum(device) / (sum(terms) or 1.0) if self.gpus else 0.0
 
     def terms(self, amount: Amount) -> tuple[float, float, float, float, float]:
         """Seconds for convolutions, matrix products, bytes moved, calls, and one start."""

@@ -18,13 +18,17 @@ from relearn.studies.work import Job, work_of
 
 
 class Planned(NamedTuple):
-    """One job with its state and forecast; ``cost`` is None if nothing is known about its step."""
+    """One job with its state and forecast; ``cost`` is None if nothing is known about its step.
+
+    ``busy_s`` are the seconds of ``cost`` in which its GPU cannot work for another job.
+    """
 
     job: Job
     state: State
     cost: Forecast | None
     amount: Amount | None
     footprint: Footprint
+    busy_s: float = 0.0
 
 
 @dataclass
@@ -34,7 +38,8 @@ class Part:
     Args:
         name: name of the step or study.
         jobs: all its jobs.
-        cores: number of cores, or of GPUs, on which they would run.
+        cores: number of cores, or of places on GPUs, on which they would run.
+        gpus: among which the places are.
     """
 
     name: str
@@ -42,6 +47,7 @@ class Part:
     cores: int
     start_s: float = 0.0
     parts: list[Part] = field(default_factory=list)
+    gpus: int = 0
 
     @property
     def waiting(self) -> list[Planned]:
@@ -71,7 +77,9 @@ class Part:
         seconds = {
             one.job.folder: (one.cost.seconds if one.cost else 0.0) + self.start_s for one in self.waiting
         }
-        return schedule([one.job for one in self.waiting], seconds, self.cores)
+        found = schedule([one.job for one in self.waiting], seconds, self.cores)
+        busy = sum(one.busy_s for one in self.waiting) / max(self.gpus, 1)
+        return found._replace(wall_s=max(found.wall_s, busy))
 
     @property
     def memory_mb(self) -> float:
@@ -144,18 +152,19 @@ def planned_job(job: Job, state: State, fixed: Correction) -> Planned:
     cost = fixed.of(job.study, job.step, kind, run, amount)
     if amount is None and cost and cost.basis == "mean" and work_of(job) is not None:
         cost = None  # the mean of another scale says nothing about a network that has not been counted
-    return Planned(job, state, cost, amount, footprint(job, fixed.memory))
+    busy = cost.seconds * fixed.machine.device_share(amount) if cost and amount else 0.0
+    return Planned(job, state, cost, amount, footprint(job, fixed.memory), busy)
 
 
 def sum_up(jobs: Sequence[Planned], on: machine.Machine) -> Part:
     """All jobs, with one part per study, each with one part per step."""
-    cores = on.gpus or on.cores
-    whole = Part("all", jobs, cores, on.start_s)
+    sizes: dict[str, Any] = {"cores": on.at_once, "start_s": on.start_s, "gpus": on.gpus}
+    whole = Part("all", jobs, **sizes)
     for study in dict.fromkeys(one.job.study for one in jobs):
         mine = [one for one in jobs if one.job.study == study]
-        part = Part(study, mine, cores, on.start_s)
+        part = Part(study, mine, **sizes)
         for step in dict.fromkeys(one.job.step for one in mine):
-            part.parts.append(Part(step, [one for one in mine if one.job.step == step], cores, on.start_s))
+            part.parts.append(Part(step, [one for one in mine if one.job.step == step], **sizes))
         whole.parts.append(part)
     return whole
 

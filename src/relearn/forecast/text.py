@@ -17,8 +17,9 @@ COLUMNS = ("", "to do", "stale", "done", "hours", "range", "wall", "chain", "mem
 def page(whole: Part, scale: str, on: Machine) -> str:
     """The printed table with its totals, then the longest chain, reasons and data sets."""
     unit = "GPU" if on.gpus else "CPU"
+    places = f"{on.gpus} GPU, {on.at_once} jobs at once" if on.gpus else f"{on.cores} cores"
     lines = [
-        f"scale {scale} on {on.name}, {on.gpus or on.cores} {unit if on.gpus else 'cores'}, {on.precision} ({on.source})",
+        f"scale {scale} on {on.name}, {places}, {on.precision} ({on.source})",
         "",
     ]
     head = [*COLUMNS[:4], f"{unit} time", *COLUMNS[5:]]
