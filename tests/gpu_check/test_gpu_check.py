@@ -49,10 +49,11 @@ def test_ratios_of_times_are_not_compared() -> None:
 
 def test_a_training_has_wider_limits_and_the_worst_metric_is_named() -> None:
     cpu = a_record(("history.csv",), loss=1.0, acc_frac=0.8)
-    assert trained(cpu) and not trained(a_record())
+    assert trained(cpu) and trained(a_record(("weights.safetensors",))) and not trained(a_record())
     verdict = compare(cpu, a_record(("history.csv",), loss=1.3, acc_frac=0.75), "fp32")
     assert verdict.ok and verdict.worst == "loss" and verdict.share == pytest.approx(0.3 / 0.32)
-    assert not compare(cpu, a_record(("history.csv",), loss=1.4, acc_frac=0.8), "fp32").ok
+    failed = compare(cpu, a_record(("history.csv",), loss=1.4, acc_frac=0.8), "fp32")
+    assert not failed.ok and (failed.compared, failed.beyond, verdict.beyond) == (2, 1, 0)
     assert not compare(cpu, a_record(("history.csv",), "diverged", loss=1.0, acc_frac=0.8), "fp32").ok
 
 

@@ -100,7 +100,8 @@ def _compared(three: dict[str, list[NodeJob]], failed: dict[str, str]) -> Iterat
                 if verdict.share
                 else ""
             )
-            found = f"{kind}, {verdict.compared} metrics, {worst}{verdict.share:.2g} of the limit"
+            beyond = f", {verdict.beyond} beyond it" if verdict.beyond else ""
+            found = f"{kind}, {verdict.compared} metrics, {worst}{verdict.share:.2g} of the limit{beyond}"
             yield Row("steps", of, verdict.ok, found)
 
 

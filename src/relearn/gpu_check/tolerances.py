@@ -55,6 +55,7 @@ class Verdict(NamedTuple):
         share: its difference as a fraction of the limit; 0 if all are equal.
         cpu, device: its values.
         compared: number of metrics.
+        beyond: number of metrics beyond their limit.
     """
 
     ok: bool
@@ -63,6 +64,7 @@ class Verdict(NamedTuple):
     cpu: float | None = None
     device: float | None = None
     compared: int = 0
+    beyond: int = 0
 
 
 def trained(record: Mapping[str, Any]) -> bool:
@@ -75,7 +77,7 @@ def compare(cpu: Mapping[str, Any], device: Mapping[str, Any], precision: str) -
     if cpu["outcome"] != device["outcome"]:
         return Verdict(False, f"outcome {cpu['outcome']}, on the device {device['outcome']}", math.inf)
     absolute, of_fractions, relative = LIMITS[precision, trained(cpu)]
-    worst, count = Verdict(True), 0
+    worst, count, beyond = Verdict(True), 0, 0
     for name in sorted(cpu["metrics"].keys() | device["metrics"].keys()):
         a, b = cpu["metrics"].get(name), device["metrics"].get(name)
         if name.endswith(MACHINE) or (name.endswith(RATIO) and cpu.get("step") in TIMED):
@@ -84,9 +86,10 @@ def compare(cpu: Mapping[str, Any], device: Mapping[str, Any], precision: str) -
             continue
         count += 1
         share = _share(a, b, (of_fractions if name.endswith(FRACTION) else absolute), relative)
+        beyond += share > 1
         if share > worst.share or not worst.worst:
             worst = Verdict(share <= 1, name, share, a, b)
-    return worst._replace(compared=count)
+    return worst._replace(compared=count, beyond=beyond)
 
 
 def _share(a: float | None, b: float | None, absolute: float, relative: float) -> float:
