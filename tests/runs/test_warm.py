@@ -134,6 +134,14 @@ def alive(pid: int) -> bool:
         return False
 
 
+def has_memory(pid: int) -> bool:
+    """Whether a process can still do something: Linux frees its memory first, then closes its files, then calls it a zombie."""
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except OSError:
+        return False
+
+
 def soon(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
@@ -311,9 +319,12 @@ def test_a_job_does_not_outlive_its_client(path: Path) -> None:
 def test_a_dead_server_ends_its_jobs_and_their_clients_say_so(tmp_path: Path) -> None:
     with server(tmp_path / "socket") as process, client(tmp_path / "socket", WAITS) as one:
         job = pid_of(one)
+        assert has_memory(job)
         process.kill()
         err = one.communicate(timeout=60)[1]
-        assert not alive(job)  # dead before its client is: whoever cleans up behind a client meets nobody
+        assert not has_memory(
+            job
+        )  # dead before its client is: whoever cleans up behind a client meets nobody
         assert one.returncode > 0 and "the warm server died and its job with it" in err
         process.wait()
     assert not was_warm(tmp_path / "socket")
