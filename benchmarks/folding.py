@@ -20,18 +20,16 @@ from relearn.methods.crafting.folding import folded
 from relearn.methods.crafting.networks import frozen
 from relearn.models import create
 
-NETWORKS = (
-    *(
-        "SENet18",
-        "ResNet18",
-        "ResNet50",
-        "ResNeXt29-2x64d",
-        "DPN92",
-        "MobileNetV2",
-        "GoogLeNet",
-        "DenseNet121",
-    ),
-)
+NETWORKS = [
+    "SENet18",
+    "ResNet18",
+    "ResNet50",
+    "ResNeXt29-2x64d",
+    "DPN92",
+    "MobileNetV2",
+    "GoogLeNet",
+    "DenseNet121",
+]
 IMAGES, WIDTH = 20, 0.25
 
 

@@ -322,9 +322,8 @@ def test_a_dead_server_ends_its_jobs_and_their_clients_say_so(tmp_path: Path) ->
         assert has_memory(job)
         process.kill()
         err = one.communicate(timeout=60)[1]
-        assert not has_memory(
-            job
-        )  # dead before its client is: whoever cleans up behind a client meets nobody
+        # dead before its client is: whoever cleans up behind a client meets nobody
+        assert not has_memory(job)
         assert one.returncode > 0 and "the warm server died and its job with it" in err
         process.wait()
     assert not was_warm(tmp_path / "socket")

@@ -132,7 +132,7 @@ class Correction:
     def _ratios(self) -> dict[tuple[str, ...], Ratio]:
         pairs: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
         for row, made_on in self.rows:
-            if row.amount is None or row.cpu_s <= 0 or made_on.gpus:
+            if row.amount is None or row.cpu_s <= 0:
                 continue
             pair = row.cpu_s, self.model(row.amount, made_on)
             for key in ((row.study, row.step, row.kind), (row.study, row.step), (row.step,)):

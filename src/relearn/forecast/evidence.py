@@ -33,9 +33,9 @@ class Row(NamedTuple):
         kind: kind of its work; rows of one kind are assumed to deviate from the model by a similar factor.
         run: the run id.
         settings: 8 hex digits that identify its settings.
-        cpu_s, wall_s: of the job, without imports; on a GPU, ``cpu_s`` is the device's time if that was recorded.
+        cpu_s, wall_s: of the job, without imports.
         memory_mb: peak resident memory.
-        machine: name of the processor or GPU.
+        machine: name of the processor.
         precision: ``fp32`` or ``bf16``.
         amount: None if the step has no formula.
     """
@@ -60,15 +60,14 @@ def on_a_device(record: Mapping[str, Any]) -> bool:
 
 
 def row_of(record: Mapping[str, Any], job: Job) -> Row:
-    """The cost of a job from its record."""
+    """The cost of a job from its record, made on a CPU."""
     cost, made = record["cost"], record["machine"]
     kind, amount = work_behind(job)
-    gpu = on_a_device(record)
-    cpu_s = cost["device_s"] if gpu and cost.get("device_s") else cost["cpu_s"]
     memory = round((cost.get("peak_memory_bytes") or 0) / 1e6)
-    name = made["device_name"] if gpu else made["cpu"]
     who = job.scale, job.study, job.step, kind, record["run"], settings_key(job.settings)
-    return Row(*who, cpu_s or 0.0, cost["wall_s"] or 0.0, memory, name, made["precision"], amount)
+    return Row(
+        *who, cost["cpu_s"] or 0.0, cost["wall_s"] or 0.0, memory, made["cpu"], made["precision"], amount
+    )
 
 
 def made_on(row: Row) -> Machine:

@@ -1,11 +1,14 @@
 """A folded network computes the same features and gradients, and is itself again afterwards."""
 
 import copy
+from contextlib import nullcontext
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from relearn.methods import convex_polytope
+from relearn.methods.crafting import loop
 from relearn.methods.crafting.folding import folded
 from relearn.methods.crafting.networks import frozen
 from relearn.models import create
@@ -66,6 +69,27 @@ def test_the_folded_weights_are_those_at_the_beginning() -> None:
         net[1].bias += 1  # the control: without folding it would reach the output
         assert torch.equal(net(x), before)
     torch.testing.assert_close(net(x), before + 1)
+
+
+def test_an_attack_computes_in_the_folded_network_what_it_computes_in_the_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.manual_seed(0)
+    net = network("ResNet18")
+    bases, targets = torch.rand(3, 3, 32, 32).double(), torch.rand(2, 3, 32, 32).double()
+    counted: list[int] = []
+
+    def craft() -> Tensor:
+        def watch(done: int, total: int) -> None:
+            counted.append(computing(net))
+
+        options = {"iterations": 3, "dropout": False, "progress": watch}
+        return convex_polytope.craft([net], bases, targets, **options).poisons
+
+    within = craft()
+    monkeypatch.setattr(loop, "folded", lambda *_: nullcontext())
+    torch.testing.assert_close(within, craft(), rtol=1e-7, atol=1e-9)
+    assert counted == [0, 0, 0, *3 * [computing(net)]] and computing(net) > 0
 
 
 def test_what_occurs_twice_or_is_watched_is_left_alone() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from relearn.runs import record
-from relearn.runs.node import home, jobs_file, parts, summary
+from relearn.runs.node import driver, home, jobs_file, parts, summary
 from relearn.runs.node.driver import Driver
 from relearn.runs.node.jobs_file import NodeJob
 from relearn.runs.node.machine import Machine
@@ -132,6 +132,11 @@ def test_what_has_no_room_stays_behind_and_is_named() -> None:
     assert home.bring([FIRST], [], Path("home2"))[1] == []
     with pytest.raises(ValueError, match="no room for it in 1 files"):
         home.bring([FIRST], [], Path("home3"), most=1, limit=33_000)
+
+
+def test_too_little_room_for_what_comes_home_is_one_line() -> None:
+    with pytest.raises(ValueError, match="--home-mib: found 3, allowed: at least 4"):
+        driver.main(["--home-mib", "3"])
 
 
 def test_the_summary_counts_by_step() -> None:

@@ -19,9 +19,11 @@ def folded(networks: Sequence[nn.Module], precision: str) -> Iterator[None]:
     .. math:: \gamma\,\frac{W * x + b - \mu}{\sqrt{v + \epsilon}} + \beta = W' * x + b'
 
     with the running statistics :math:`\mu`, :math:`v`. The batch normalisation passes its input on. Forward and backward each save
-    a pass over the activations; in float64 the features are equal to rounding. The networks must stay in eval mode, and their weights
-    must not change or need gradients. Parameters, buffers and their names are unchanged. A pair is left alone if one of
-    its modules occurs twice, or if the normalisation has no running statistics.
+    a pass over the activations; in float64 the features are equal to rounding. Parameters, buffers and their names are unchanged.
+
+    The networks must stay in eval mode, their weights must not change or need gradients, and they must call the two in turn, as the
+    ``nn.Sequential`` does. A pair is left alone if one of its modules occurs twice, if a hook would see what is not there, or if the
+    normalisation has no running statistics.
 
     Args:
         networks: may share modules or occur twice.

@@ -30,6 +30,7 @@ from relearn.runs.node.parts import MIB
 
 DONE, FAILED, OUT_OF_TIME = 0, 1, 3
 POLL_S = 0.05
+LEAST_HOME_MIB = 4
 WORTH_A_SERVER = 6  # jobs; starting a warm server costs as much as starting two of them
 STOPPED = (130, 143, -signal.SIGTERM, -signal.SIGINT)
 
@@ -196,7 +197,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--weights", default="fit", choices=home.WEIGHTS, help="copy back no weights, or those that fit"
     )
-    found.add_argument("--home-mib", type=int, default=128, help="total size of these files, at least 4")
+    found.add_argument(
+        "--home-mib", type=int, default=128, help="total size of what --home gets (default: 128)"
+    )
     found.add_argument("--home", type=Path, default=Path("home"), help="folder of what comes home")
     found.add_argument(
         "--grace", type=float, default=25.0, help="seconds from SIGTERM to SIGKILL at the limit"
@@ -208,6 +211,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the jobs of jobs.json in the current folder."""
     began = time.monotonic()
     args = parser().parse_args(argv)
+    if args.home_mib < LEAST_HOME_MIB:
+        raise ValueError(f"--home-mib: found {args.home_mib}, allowed: at least {LEAST_HOME_MIB}")
     jobs = jobs_file.read(Path(jobs_file.NAME))
     if args.only:
         jobs = [job for job in jobs if job.step in args.only]

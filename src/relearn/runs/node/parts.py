@@ -173,7 +173,10 @@ def _with_earlier(content: bytes, same: str, folder: Path) -> bytes:
             raise ValueError(f"{name}: found as the place of images, allowed: below the folder")
         with (folder / name).open("rb") as file:
             file.seek(there)
-            whole[start : start + size] = file.read(size)
+            images = file.read(size)
+        if len(images) != size:
+            raise EOFError
+        whole[start : start + size] = images
     return bytes(whole)
 
 
