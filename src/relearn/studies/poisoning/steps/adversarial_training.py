@@ -42,7 +42,6 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     from relearn.measures.accuracy import accuracy
     from relearn.measures.embed import embed
     from relearn.methods.adversarial_training import AdversarialGradient
-    from relearn.methods.cheap_dropout import cheap_masks
     from relearn.methods.fit import fit
     from relearn.models import files
     from relearn.runs.checkpoint import Checkpoint
@@ -62,7 +61,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
             return accuracy(net.head(embed(net, test_images, precision=precision)).cpu(), test_labels)
 
     before = clean_accuracy()
-    with cheap_masks([net]), Progress(f"harden {settings.architecture}") as progress:
+    with Progress(f"harden {settings.architecture}") as progress:
         fitted = fit(
             net,
             (images, labels),
