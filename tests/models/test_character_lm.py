@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from relearn.layers.residual import KINDS as JOINTS
-from relearn.models.character_lm import KINDS, create
+from relearn.models.character_lm import KINDS, create, without_attention
 
 TINY = dict(vocabulary=9, layers=2, dim=8, heads=2, ffn=12, max_length=20)
 
@@ -108,6 +108,21 @@ def test_a_character_is_read_with_its_position() -> None:
     with torch.no_grad():
         logits = net(same)[0]
     assert not torch.allclose(logits[0], logits[1])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("attention", [kind for kind in KINDS if kind != "lstm"])
+def test_without_attention_no_character_reads_another(attention: str) -> None:
+    net, text = tiny(attention), characters()
+    other = text.clone()
+    other[:, :-1] = text[:, :-1] % 8 + 1
+    whole = net(text)
+    with without_attention(net):
+        alone = net(text)
+        torch.testing.assert_close(alone[:, -1], net(other)[:, -1], rtol=0, atol=0)
+    assert not torch.equal(alone, whole)
+    assert not torch.allclose(whole[:, -1], net(other)[:, -1])  # with attention, the last logits read the others
+    torch.testing.assert_close(net(text), whole, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("norm", JOINTS)

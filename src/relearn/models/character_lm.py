@@ -6,7 +6,8 @@ kim2020 ("The Lipschitz Constant of Self-Attention"), section 5.3 and appendix I
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -178,6 +179,23 @@ class CharacterTransformer(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.output(x)
+
+
+@contextmanager
+def without_attention(net: CharacterTransformer) -> Iterator[None]:
+    """Context in which the attention layers return zeros, so that the logits at a position depend on its own character alone.
+
+    The difference of the NLL with and without attention says how much a trained model uses the characters before the last one.
+    """
+    hooks = [
+        layer.register_forward_hook(lambda _layer, _given, output: torch.zeros_like(output))
+        for layer in net.attention_layers()
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 class CharacterLSTM(nn.Module):

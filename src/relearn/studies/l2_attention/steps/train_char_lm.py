@@ -20,8 +20,10 @@ batches.
 
 Metrics: test_nll_best_nats is the lowest test NLL of all evaluations, which kim2020 reports (table 2) and which is selected on the
 test part; test_nll_nats is the test NLL at the evaluation with the lowest validation NLL, valid_nll_best_nats. test_bpc_best is
-test_nll_best_nats in bits. train_nll_first_nats is measured before the first step, train_nll_nats at the last evaluation. step_s is the
-mean time of a training step without evaluations (CPU time on a CPU, wall time on a GPU, of this process alone).
+test_nll_best_nats in bits. test_nll_without_attention_nats is the test NLL of the stored network with zeros in place of what its
+attention layers return (not for the LSTM): a network that uses attention has a lower test_nll_nats. train_nll_first_nats is
+measured before the first step, train_nll_nats at the last evaluation. step_s is the mean time of a training step without evaluations
+(CPU time on a CPU, wall time on a GPU, of this process alone).
 
 ``not_converged``: the lowest validation NLL is not 0.05 nats (:data:`LEARNED`) below the unigram NLL, i.e. that of a model without
 context. unigram_nats is the validation NLL of the unigram model fitted to the training part.
@@ -149,8 +151,13 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     write_rows(
         run.output("history.csv"), COLUMNS, ({name: row.get(name) for name in COLUMNS} for row in history)
     )
-    best.copy_to(run.output("weights.safetensors"))
+    weights = run.output("weights.safetensors")
+    best.copy_to(weights)
     found = summary(measured)
+    trained = character_lm.FILE.load(weights, device).eval()
+    if isinstance(trained, character_lm.CharacterTransformer):
+        with torch.no_grad(), character_lm.without_attention(trained):
+            found["test_nll_without_attention_nats"] = nll(trained, parts["test"])
     unigram, _ = cross_entropies(
         prepared.flat("train"), prepared.flat("valid"), vocabulary=prepared.vocabulary
     )
