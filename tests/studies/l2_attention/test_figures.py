@@ -243,6 +243,9 @@ def test_floors_and_the_papers_lstm_are_lines(l2_attention, tmp_path):
     far = drawn_of("kim2020.fig4", evidence_of(tmp_path))
     assert labels(far) == ["2", "The paper's best LSTM, around 1.0, below the axis"]
     assert all(axes.get_ylim()[0] > 2 for axes in far.axes)  # the curves keep the room
+    lstm = far.axes[0]  # not run: its published level is a line all the same
+    assert "not run" in [text.get_text() for text in lstm.texts]
+    assert [line.get_ydata()[0] for line in lstm.get_lines()] == [1.0]
 
 
 def test_a_depth_has_one_colour_in_all_panels(l2_attention):

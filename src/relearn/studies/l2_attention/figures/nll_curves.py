@@ -67,7 +67,7 @@ def _floors(evidence: Evidence) -> list[dict[str, Any]]:
         for name in FLOORS:
             value = run.metrics.get(f"{name}_nats")
             if value is not None:
-                found.append(dict(zip(FIELDS, ("", name, None, value, value, value, 1, 0, "", run.folder))))
+                found.append(dict(zip(FIELDS, ("", name, None, value, value, value, None, 0, "", run.folder))))
     return found
 
 
@@ -111,10 +111,11 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 _curve(axes, line, colour, marks[depth], row.title)
             for name, value in floors.items():
                 axes.axhline(value, color=MUTED, lw=1, ls=FLOORS[name], zorder=2)
-            if row.id in printed:
-                axes.axhline(printed[row.id], color=MUTED, lw=1, zorder=2)
             axes.set_ylim(limits)
             axes.xaxis.get_major_locator().set_params(integer=True, nbins=4)
+        for axes, row in zip(grid, artefact.rows):  # also where nothing ran
+            if row.id in printed:
+                axes.axhline(printed[row.id], color=MUTED, lw=1, zorder=2)
         grid[0].set_ylabel("NLL, nats per character")
         few = len({point["step"] for point in curves}) <= FEW
         handles = [
