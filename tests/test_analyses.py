@@ -1,0 +1,97 @@
+"""The written analyses quote the published numbers: every interval in them is one of their claim's."""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas
+import pytest
+from scipy import stats
+
+from relearn.report import analysis
+from relearn.studies.study import all_studies
+
+PUBLISHED = Path(__file__).resolve().parents[1] / "results/published"
+NUMBER = r"[-+]?(?:\d[\d,]*(?:\.\d+)?(?:e-?\d+)?|∞)"
+#: an interval; one of other runs names their commit in parentheses right behind it
+INTERVAL = re.compile(rf"\[({NUMBER}), ({NUMBER})\](?! \([0-9a-f]{{7,10}}\))")
+
+
+def value(text: str) -> float:
+    return float(text.replace(",", "").replace("∞", "inf"))
+
+
+def half_a_digit(text: str) -> float:
+    return 0.5 * 10.0 ** -len(text.partition(".")[2]) + 1e-9
+
+
+def agree(text: tuple[str, str], found: tuple[float, float]) -> bool:
+    """Whether the words round the published bounds; "falls by" may turn both signs."""
+    low, high = found
+    return any(
+        all(
+            value(word) == bound or abs(value(word) - bound) <= half_a_digit(word)
+            for word, bound in zip(text, pair)
+        )
+        for pair in (found, (-high, -low))
+    )
+
+
+def published(folder: Path) -> dict[str, list[tuple[float, float]]]:
+    """Claim → all of its intervals: of its parts, in their unit and in percent, and those in notes and in claims.md."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for claim in json.loads((folder / "claims.json").read_text(encoding="utf-8"))["claims"]:
+        if claim["verdict"] == "not run":
+            continue
+        bounds = found.setdefault(claim["id"], [])
+        for part in claim["parts"]:
+            if part["low"] is not None and part["high"] is not None:
+                bounds += [(part["low"], part["high"]), (100 * part["low"], 100 * part["high"])]
+        words = json.dumps(claim, ensure_ascii=False)
+        bounds += [(value(low), value(high)) for low, high in INTERVAL.findall(words)]
+    return found
+
+
+def against_rezero_deit() -> list[tuple[float, float]]:
+    """Small's control of deeper_is_trainable: accuracy of each residual scheme minus rezero_deit's, paired by seed, in percent."""
+    runs = pandas.read_parquet(PUBLISHED / "small/runs.parquet")
+    runs = runs[(runs["labels.suite"] == "residual") & runs["labels.rate"].isna()]
+    found = []
+    for _, depth in runs.groupby("labels.depth"):
+        best = depth.pivot(index="seed", columns="labels.variant", values="metrics.accbest_frac")
+        for scheme in best.columns.drop("rezero_deit"):
+            difference = 100 * (best[scheme] - best["rezero_deit"])
+            half = stats.t.ppf(0.975, len(difference) - 1) * difference.sem()
+            found.append((difference.mean() - half, difference.mean() + half))
+    return found
+
+
+def quoted() -> Iterator[tuple[str, str, str]]:
+    for (claim, scale), entry in analysis.load({one.name: one.reported for one in all_studies()}).items():
+        yield claim, scale, f"{entry.text} {entry.experiment}"
+
+
+@pytest.mark.parametrize("scale", ["mini", "small"])
+def test_every_interval_of_an_analysis_is_published(scale: str) -> None:
+    known = published(PUBLISHED / scale)
+    if scale == "small":
+        known = {**published(PUBLISHED / "small_0.7"), **known}
+        known["deeper_is_trainable"] += against_rezero_deit()
+    wrong, checked = [], 0
+    for claim, of_scale, text in quoted():
+        for interval in INTERVAL.findall(text) if of_scale == scale else ():
+            checked += 1
+            if not any(agree(interval, bounds) for bounds in known.get(claim, ())):
+                wrong.append(f"{claim} ({scale}): [{', '.join(interval)}] is no interval of its claims.json")
+    assert not wrong, "\n".join(wrong)
+    assert checked > 0
+
+
+def test_a_number_that_no_run_has_is_found() -> None:
+    assert agree(("10", "32.5"), (9.8, 32.5))
+    assert agree(("0.5", "1.6"), (-1.61, -0.53))  # "falls by"
+    assert not agree(("10", "32.5"), (5.0, 27.5))
+    assert agree(("-∞", "0"), (-math.inf, 0.2)) and not agree(("0", "∞"), (0.0, 1.0))
+    assert INTERVAL.findall("now [1, 2], before [3, 4] (eeb7e1b2)") == [("1", "2")]
