@@ -60,6 +60,11 @@ class Run:
         return self.outcome == "diverged"
 
     @property
+    def resumed(self) -> bool:
+        """Whether a later attempt finished the run, so that a time measured in its process may be only a part."""
+        return any(note.startswith("resumed: finished by attempt") for note in self.record.get("notes") or ())
+
+    @property
     def machine(self) -> str:
         """``<processor or device> (<kind of device>, <precision>, 2 threads)``."""
         machine = self.record["machine"]

@@ -10,6 +10,7 @@ import torch
 import relearn.methods
 from relearn.methods.initialised import Initialised
 from relearn.runs import record
+from relearn.runs.checkpoint import Checkpoint
 from relearn.steps.trained.seed import seed_of
 from relearn.studies.gradinit.steps import initialise
 
@@ -246,3 +247,21 @@ def test_seconds_are_of_the_processor_and_not_of_the_wall(runs, monkeypatch):
     monkeypatch.setattr(relearn.methods, "load", slow)
     runs.initialise("waiting", "lsuv", {"tolerance": 0.1, "iterations": 1})
     assert record.read(runs.root / "waiting")["metrics"]["initialise_s"] < 0.25
+
+
+def test_a_resumed_initialisation_has_no_seconds(runs, monkeypatch):
+    monkeypatch.setattr(initialise, "CHECKPOINT_EVERY", 1)
+    save = Checkpoint.save
+
+    def dies(checkpoint, state):
+        save(checkpoint, state)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", dies)
+        with pytest.raises(KeyboardInterrupt):
+            runs.initialise("resumed", "gradinit", GRADINIT)
+    runs.initialise("resumed", "gradinit", GRADINIT)
+    done, whole = (record.read(runs.root / name) for name in ("resumed", "gradinit"))
+    assert done["notes"][-1] == "resumed: finished by attempt 2" and "initialise_s" not in done["metrics"]
+    assert "initialise_s" in whole["metrics"]

@@ -13,7 +13,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 from relearn.report.seeds import Sample, level, sample
 from relearn.report.verdicts import Above
-from relearn.studies.gradinit.claims.images import TABLE_4_4, TABLE_4_5, cost
+from relearn.studies.gradinit.claims.images import TABLE_4_4, TABLE_4_5, cost, resumed
 
 STATISTICS = {"step": "gradient_statistics"}
 WEIGHTS = ("norm", "linear")  # kinds of tensor that the figures show
@@ -125,7 +125,10 @@ def under_1_percent_of_training(evidence: Evidence) -> Finding:
                 sum(share >= LEAST_COST for share in shares),
                 all(_full_size(run.settings) for run in starts),
                 (*ours.runs, *epoch.runs),
-                (f"shares {', '.join(f'{100 * share:.2f}%' for share in shares)}",),
+                (
+                    f"shares {', '.join(f'{100 * share:.2f}%' for share in shares)}",
+                    *resumed(evidence, network, "gradinit"),
+                ),
             )
         )
     return Finding(parts, [f"no runs for {network}" for network in lacking])

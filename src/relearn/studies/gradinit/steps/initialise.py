@@ -4,9 +4,10 @@ Settings: task, network, method (a name of ``relearn.methods.INITIALISATIONS``; 
 constructor draws), arguments of the method, iterations, and batch_size (images) or max_tokens (translation). Inputs: data, tried
 (records of trainings that choose tau, :mod:`relearn.studies.gradinit.steps.search`). Output: weights.safetensors, scales.csv, history.csv.
 
-initialise_s is CPU time of this process on a CPU and device time on a GPU. constraint_frac is the share of iterations in which the norm
-of the gradient exceeded its bound and was minimised instead of the loss after a step. tau_iterations is tau times the number of
-iterations, roughly the distance that a factor can move.
+initialise_s is CPU time of this process on a CPU and device time on a GPU; a run that resumed from a checkpoint has none, because its
+first part was not timed. constraint_frac is the share of iterations in which the norm of the gradient exceeded its bound and was
+minimised instead of the loss after a step. tau_iterations is tau times the number of iterations, roughly the distance that a factor can
+move.
 
 For the same network and seed, all methods start from the same random weights, so their results can be paired.
 """
@@ -93,9 +94,12 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     with Progress(f"initialise {run.labels['network']} {run.labels['initialisation']}") as progress:
         if method in ITERATED:
             arguments |= {"log": run.log, "progress": progress}
+        continued = False
         if method in SCALED:
             arguments["iterations"] = settings.iterations
-            arguments |= {"checkpoint": Checkpoint(run.work / "scales"), "checkpoint_every": CHECKPOINT_EVERY}
+            checkpoint = Checkpoint(run.work / "scales")
+            continued = checkpoint.load() is not None
+            arguments |= {"checkpoint": checkpoint, "checkpoint_every": CHECKPOINT_EVERY}
         if method in ("gradinit", "extra_epoch"):
             arguments["precision"] = precision
         if method == "extra_epoch":  # as in `train_from_init`
@@ -116,7 +120,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     iterations = float(done.history[-1]["step"]) if method in ITERATED and done.history else 0.0
     run.finish(
         {
-            "initialise_s": clock.spent,
+            **({} if continued else {"initialise_s": clock.spent}),
             "peak_memory_bytes": _peak_memory(device) - memory,
             "iterations_count": iterations,
             **_search(settings, done),
