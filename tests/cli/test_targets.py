@@ -72,6 +72,18 @@ def test_what_leads_to_a_run_is_needed_and_counted_once(plans: targets.Plans) ->
     assert {"prepare_images", "pretrain", "craft", "filter", "train"} <= steps
 
 
+def test_a_claim_needs_what_its_required_quality_is_measured_by(plans: targets.Plans) -> None:
+    """`cp_beats_fc` has no verdict unless the accuracy of its victims is known; what leads to a run is there anyway."""
+    found, exact = targets.records(targets.find("claim:cp_beats_fc"), plans)
+    victims = {path.split("/")[-3] for path in found if "/train/transfer/" in path}
+    measured = {path.split("/")[-3] for path in found if "/evaluate_networks/victim/" in path}
+    assert exact and len(victims) > 1 and measured == {f"{victim}-drop0" for victim in victims}
+    trained, _ = targets.records(targets.find("claim:overlap_half"), plans)
+    assert not [
+        path for path in trained if "/initialise/" in path
+    ]  # an input of its trainings, and no other of that step
+
+
 def test_a_paper_and_a_chapter_are_their_studies(plans: targets.Plans) -> None:
     known = targets.targets()
     assert known["kim2020"].studies == ("l2_attention",)

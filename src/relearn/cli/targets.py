@@ -10,9 +10,9 @@
 
 `relearn plan` also accepts ``all``, ``study/step`` and paths; :func:`selection` translates for them.
 
-A claim needs the runs that its predicate reads. A table or figure needs the runs that its cells and points read and the runs that its
-definition selects. All are evaluated on planned runs (:mod:`relearn.cli.planned_runs`). The tests compare the result with the runs
-that published results name.
+A claim needs the runs that its predicate reads, and those of further steps that measure the required quality of these runs. A table or
+figure needs the runs that its cells and points read and the runs that its definition selects. All are evaluated on planned runs
+(:mod:`relearn.cli.planned_runs`). The tests compare the result with the runs that published results name.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -127,9 +128,15 @@ def records(target: Target, plans: Plans) -> tuple[list[str], bool]:
         return [run.path for run in runs], True
     (study,) = (load(name) for name in target.studies)
     if target.kind == "claims":
-        predicate = study.part("claims").PREDICATES.get(target.id)
-        found, exact = asked_by(predicate, runs) if predicate else ([], True)
-        return [run.path for run in found], exact
+        section = study.part("claims")
+        predicate = section.PREDICATES.get(target.id)
+        if predicate is None:
+            return [], True
+        found, exact = asked_by(predicate, runs)
+        judged, _ = asked_by(partial(_judge, predicate, section.power), runs)
+        own = needed([run.path for run in found], plans)
+        steps = {run.step for run in runs if run.path in own}
+        return [run.path for run in (*found, *(run for run in judged if run.step not in steps))], exact
     artefact, call = _artefact_reader(study, target.id)
     found, exact = asked_by(call, runs)
     wanted = [*artefact.where, *(row.reference for row in artefact.rows if row.reference)]
@@ -232,6 +239,16 @@ def _by_folder(plans: Plans) -> dict[str, tuple[Family, Mapping[str, str]]]:
         for family in families.values()
         for cell in family.runs
     }
+
+
+def _judge(predicate: Callable[[Any], Any], power: Callable[[Any, Any], Any], evidence: Evidence) -> None:
+    """Read what a verdict reads: the predicate's runs, and those that say whether a comparison has the required quality."""
+    from relearn.report.comparisons import Comparison
+
+    for part in predicate(evidence).parts:
+        if isinstance(part, Comparison) and part.decides:
+            with suppress(Exception):  # numbers that are all 1 may be impossible for it
+                power(part, evidence)
 
 
 def _artefact_reader(study: Study, name: str) -> tuple[Artefact, Callable[[Evidence], Any]]:
