@@ -30,6 +30,7 @@ FIELDS = (
 BARS = "whiskers: Wilson's 95% interval over the attacks on a victim"
 NAMES_NETWORKS = True
 GROUP = 0.78  # share of the distance between two victims that is filled with bars
+WIDEST = 0.4  # a lone bar is not as wide as a group
 LEAST_TOP = 0.2  # minimum upper limit of the axis, used if nothing succeeds
 
 
@@ -81,9 +82,9 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
     measured = [point for point in points if point["status"] == "measured"]
     there = {point["series"] for point in measured}
-    rows = [row for row in artefact.rows if row.in_grid or row.id in there]
+    rows = [row for row in artefact.rows if row.id in there] or list(artefact.rows)  # no gap for what did not run
     victims = panels.attacked(artefact, {point["victim"] for point in measured})
-    width = GROUP / len(rows)
+    width = min(GROUP / len(rows), WIDEST)
     with apply_style():
         figure = empty_figure(3.9)
         axes = figure.subplots()
