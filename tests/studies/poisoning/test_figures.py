@@ -79,6 +79,15 @@ def test_published_bounds_are_no_bars(evidence):
     assert all(p["success"] == 0.5 and p["low"] is None for p in bounds)
 
 
+def test_the_only_series_stands_above_its_victims_name(evidence):
+    points = bars.points(RATES, evidence)
+    one = next(p["series"] for p in points if p["status"] == "measured")
+    (axes,) = bars.draw(RATES, [p for p in points if p["series"] == one]).axes
+    centres = [bar.get_x() + bar.get_width() / 2 for bar in axes.patches]
+    assert centres and all(centre == pytest.approx(round(centre)) for centre in centres)
+    assert all(bar.get_width() <= bars.WIDEST for bar in axes.patches)
+
+
 def test_bars_follow_the_paper_s_order_and_missing_ones_are_named(evidence):
     figure = bars.draw(RATES, bars.points(RATES, evidence))
     axes = figure.axes[0]
