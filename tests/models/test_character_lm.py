@@ -121,7 +121,9 @@ def test_without_attention_no_character_reads_another(attention: str) -> None:
         alone = net(text)
         torch.testing.assert_close(alone[:, -1], net(other)[:, -1], rtol=0, atol=0)
     assert not torch.equal(alone, whole)
-    assert not torch.allclose(whole[:, -1], net(other)[:, -1])  # with attention, the last logits read the others
+    assert not torch.allclose(
+        whole[:, -1], net(other)[:, -1]
+    )  # with attention, the last logits read the others
     torch.testing.assert_close(net(text), whole, rtol=0, atol=0)
 
 
