@@ -67,7 +67,9 @@ def _floors(evidence: Evidence) -> list[dict[str, Any]]:
         for name in FLOORS:
             value = run.metrics.get(f"{name}_nats")
             if value is not None:
-                found.append(dict(zip(FIELDS, ("", name, None, value, value, value, None, 0, "", run.folder))))
+                found.append(
+                    dict(zip(FIELDS, ("", name, None, value, value, value, None, 0, "", run.folder)))
+                )
     return found
 
 

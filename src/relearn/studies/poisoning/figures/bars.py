@@ -82,7 +82,9 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
     measured = [point for point in points if point["status"] == "measured"]
     there = {point["series"] for point in measured}
-    rows = [row for row in artefact.rows if row.id in there] or list(artefact.rows)  # no gap for what did not run
+    rows = [row for row in artefact.rows if row.id in there] or list(
+        artefact.rows
+    )  # no gap for what did not run
     victims = panels.attacked(artefact, {point["victim"] for point in measured})
     width = min(GROUP / len(rows), WIDEST)
     with apply_style():
