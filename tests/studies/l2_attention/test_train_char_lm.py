@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor, nn
 
 from relearn.data.character_batches import CharacterBatches
 from relearn.data.characters import load_characters
@@ -96,6 +97,22 @@ def test_the_record_says_what_the_history_holds(bench: Bench) -> None:
     assert metrics["train_nll_nats"] == measured(rows, "train_nll_nats")[-1]
     assert metrics["steps_count"] == float(rows[-1]["step"]) == 60
     assert metrics["step_s"] > 0
+
+
+def test_the_loss_without_attention_is_that_of_blocks_that_add_nothing(bench: Bench) -> None:
+    class Nothing(nn.Module):
+        def forward(self, x: Tensor, causal: bool) -> Tensor:
+            return torch.zeros_like(x)
+
+    net = character_lm.FILE.load(bench.runs / "run/weights.safetensors").eval()
+    for block in net.blocks:
+        block.attention = Nothing()
+    lines = CharacterBatches(load_characters(bench.characters).part("test"), batch_size=4, device="cpu")
+    with torch.no_grad():
+        expected = language.nll(net, lines)
+    metrics = record.read(bench.runs / "run")["metrics"]
+    assert metrics["test_nll_without_attention_nats"] == pytest.approx(expected, rel=1e-6)
+    assert metrics["test_nll_nats"] != pytest.approx(expected, rel=1e-6)
 
 
 def test_it_learns(bench: Bench) -> None:
