@@ -3,7 +3,6 @@
 import os
 import shutil
 import sqlite3
-import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,14 +10,10 @@ from typing import Any
 
 from relearn.report.used_by import Use
 from relearn.runs import record
+from relearn.tracking import connection
+from relearn.tracking import importer as tracking
 from relearn.tracking.names import PREFIX
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # MLflow's own imports
-    from relearn.tracking import connection
-    from relearn.tracking import importer as tracking
-    from relearn.tracking.store import store_uri
-
+from relearn.tracking.store import store_uri
 
 ROOT = Path("results/mini")
 EXPERIMENT = "poisoning (mini), zhu2022"

@@ -7,20 +7,16 @@ import re
 import shutil
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
 
 from relearn.runs import record
+from relearn.tracking import connection
+from relearn.tracking import importer as tracking
+from relearn.tracking.store import store_uri
 
 from .imported import EXPERIMENT, LABELS, ROOT, curve, finished, killed, log, make, renew, rows, state, stored
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # MLflow's own imports
-    from relearn.tracking import connection
-    from relearn.tracking import importer as tracking
-    from relearn.tracking.store import store_uri
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
@@ -90,9 +86,9 @@ def test_two_roots_and_unsound_files_are_distinguished() -> None:
     )
     with other:
         other.finish({})
-    told = tracking.import_spool([ROOT, "results/small"])
-    assert told.created == 3 and len(told.problems) == 2
-    assert sum("record.json: torn" in line for line in told.problems) == 1
+    result = tracking.import_spool([ROOT, "results/small"])
+    assert result.created == 3 and len(result.problems) == 2
+    assert sum("record.json: torn" in line for line in result.problems) == 1
     names = [one.name for one in connection.MlflowClient(store_uri()).search_experiments()]
     assert sorted(names) == ["Default", EXPERIMENT, "poisoning (small), zhu2022"]
 

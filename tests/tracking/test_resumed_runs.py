@@ -2,22 +2,18 @@
 
 import math
 import shutil
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from relearn.runs import spool
+from relearn.tracking import connection
+from relearn.tracking import importer as tracking
 from relearn.tracking.names import PREFIX
+from relearn.tracking.store import store_uri
 
 from .imported import ROOT, curve, finished, killed, log, make, renew, state, stored
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # MLflow's own imports
-    from relearn.tracking import connection
-    from relearn.tracking import importer as tracking
-    from relearn.tracking.store import store_uri
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
@@ -31,11 +27,11 @@ def test_a_resumed_run_that_says_the_same_stays_the_same_run() -> None:
     (before,) = stored()
     with make(0) as run:
         log(run, {1: 0.25, 2: 0.125})
-        told = tracking.import_spool(ROOT)
+        result = tracking.import_spool(ROOT)
         run.finish({"test_accuracy_frac": 0.75})
     tracking.import_spool(ROOT)
     (after,) = stored()
-    assert told.replaced == 0 and after.info.run_id == before.info.run_id
+    assert result.replaced == 0 and after.info.run_id == before.info.run_id
     assert curve(after) == [(0, 0.5), (1, 0.25), (2, 0.125)]
     assert after.data.tags["attempts"] == "2"
 
@@ -47,9 +43,9 @@ def test_a_resumed_run_that_says_otherwise_has_the_last_word(later: float) -> No
     with make(0) as run:
         log(run, {1: later, 2: 0.125})
         run.finish({})
-    told = tracking.import_spool(ROOT)
+    result = tracking.import_spool(ROOT)
     (one,) = stored()
-    assert (told.created, told.replaced) == (0, 1)
+    assert (result.created, result.replaced) == (0, 1)
     assert curve(one) == [
         (step, value) for step, value in [(0, 0.5), (1, later), (2, 0.125)] if not math.isnan(value)
     ]
@@ -80,9 +76,9 @@ def test_a_new_execution_takes_the_place_of_the_old_one() -> None:
     finished(0, {0: 0.5, 1: 0.25})
     tracking.import_spool(ROOT)
     finished(0, {0: 0.75}, code_version="v2")
-    told = tracking.import_spool(ROOT)
+    result = tracking.import_spool(ROOT)
     (one,) = stored()
-    assert told.replaced == 1 and curve(one) == [(0, 0.75)] and one.data.tags["code"] == "v2"
+    assert result.replaced == 1 and curve(one) == [(0, 0.75)] and one.data.tags["code"] == "v2"
 
 
 def test_an_older_record_does_not_displace_a_newer_run() -> None:
@@ -100,8 +96,8 @@ def test_a_run_that_a_person_deleted_stays_deleted() -> None:
     tracking.import_spool(ROOT)
     (one,) = stored()
     connection.MlflowClient(store_uri()).delete_run(one.info.run_id)
-    told = tracking.import_spool(ROOT)
-    assert told.deleted_by_hand == 1 and not list(stored())
+    result = tracking.import_spool(ROOT)
+    assert result.deleted_by_hand == 1 and not list(stored())
 
 
 def test_what_a_person_wrote_in_the_note_stays() -> None:

@@ -3,19 +3,15 @@
 import os
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from relearn.runs import spool
+from relearn.tracking import importer as tracking
 
 from .imported import ROOT, aged, curve, finished, killed, make, rows, stored
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # MLflow's own imports
-    from relearn.tracking import importer as tracking
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
@@ -65,7 +61,7 @@ def test_a_running_run_whose_files_are_gone_is_closed() -> None:
 
 def test_following_shows_a_run_while_it_trains() -> None:
     stop = threading.Event()
-    told: list[Any] = []
+    result: list[Any] = []
 
     def wait_for(condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 60
@@ -77,7 +73,7 @@ def test_following_shows_a_run_while_it_trains() -> None:
     with run:
         run.log(0, loss=0.5)
         thread = threading.Thread(
-            target=lambda: told.append(tracking.follow(ROOT, stop=stop.is_set, interval_s=0.01))
+            target=lambda: result.append(tracking.follow(ROOT, stop=stop.is_set, interval_s=0.01))
         )
         thread.start()
         wait_for(lambda: [one.info.status for one in stored()] == [spool.RUNNING])
@@ -87,4 +83,4 @@ def test_following_shows_a_run_while_it_trains() -> None:
     wait_for(lambda: [one.info.status for one in stored()] == [spool.FINISHED])
     stop.set()
     thread.join()
-    assert told[0].unchanged == 1 and rows("metrics") == 6
+    assert result[0].unchanged == 1 and rows("metrics") == 6

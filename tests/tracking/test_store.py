@@ -6,21 +6,17 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import warnings
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from relearn.runs import record, spool
+from relearn.tracking import connection
+from relearn.tracking import importer as tracking
+from relearn.tracking.store import TrackingError, put_aside, store_uri
 
 from .imported import EMPTY, ROOT, finished, points, state, stored
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # MLflow's own imports
-    from relearn.tracking import connection
-    from relearn.tracking import importer as tracking
-    from relearn.tracking.store import TrackingError, put_aside, store_uri
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
@@ -45,9 +41,9 @@ def test_a_malformed_database_is_put_aside_and_rebuilt(
     }[harm]
     Path("mlflow.db").write_bytes(broken)
     capsys.readouterr()
-    told = tracking.import_spool(ROOT)
+    result = tracking.import_spool(ROOT)
     said = capsys.readouterr().err
-    assert told.created == 1 and state() == before
+    assert result.created == 1 and state() == before
     assert said.startswith("relearn track: mlflow.db: ") and said.count("\n") == 1
     assert Path("mlflow.db.malformed-1").read_bytes() == broken
 
@@ -76,9 +72,9 @@ def test_a_database_that_others_keep_busy_is_tried_again(monkeypatch: pytest.Mon
         other.execute("BEGIN EXCLUSIVE")
         timer = threading.Timer(7.0, other.rollback)
         timer.start()
-        told = tracking.import_spool(ROOT)
+        result = tracking.import_spool(ROOT)
         timer.join()
-    assert (told.created, told.statuses) == (1, {"FINISHED": 1}) and points() == 2 + 4
+    assert (result.created, result.statuses) == (1, {"FINISHED": 1}) and points() == 2 + 4
 
     def locked(importer: object) -> None:
         raise TrackingError("mlflow.db: (sqlite3.OperationalError) database is locked")

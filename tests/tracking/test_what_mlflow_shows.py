@@ -4,23 +4,19 @@ import json
 import math
 import os
 import sqlite3
-import warnings
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from relearn.runs import record, spool
+from relearn.tracking import connection
+from relearn.tracking import importer as tracking
 from relearn.tracking.names import PREFIX
 from relearn.tracking.run_view import flat
+from relearn.tracking.store import store_uri
 
 from .imported import EXPERIMENT, LABELS, ROOT, Shown, curve, finished, make, of_kind, stored, texts
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # MLflow's own imports
-    from relearn.tracking import connection
-    from relearn.tracking import importer as tracking
-    from relearn.tracking.store import store_uri
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
@@ -98,8 +94,8 @@ def test_another_rendering_adds_its_numbers_and_the_latest_counts() -> None:
     name = ("zhu2022.table2.2", "deep_knn", "defence_success", "fraction")
     for measured, at in ((0.75, 1000), (0.5, 2000), (0.5, 2000)):
         shown = Shown(numbers={name: (measured, 0.25)}, claims=(f"claim{at}",), rendered_ms=at)
-        told = tracking.import_spool(ROOT, used_by=shown)
-    assert told.unchanged == 1
+        result = tracking.import_spool(ROOT, used_by=shown)
+    assert result.unchanged == 1
     (run,) = stored()
     key = "zhu2022.table2.2/deep_knn/defence_success_frac"
     assert run.data.metrics[f"measured/{key}"] == 0.5 and run.data.metrics[f"deviation/{key}"] == 0.25
@@ -117,9 +113,9 @@ def test_the_runs_of_a_step_stand_below_one_that_says_how_they_are() -> None:
     failed = make(1)
     with pytest.raises(ZeroDivisionError), failed:
         raise ZeroDivisionError
-    told = importer.run()
+    result = importer.run()
     (group,) = of_kind("grid")
-    assert (group.info.run_name, group.info.status) == ("train: 2 runs", spool.FAILED) and told.created == 1
+    assert (group.info.run_name, group.info.status) == ("train: 2 runs", spool.FAILED) and result.created == 1
     importer.run()  # the first run has a group only now
     assert [one.data.tags[tracking.PARENT] for one in stored()] == [group.info.run_id] * 2
     assert importer.run().unchanged == 2
