@@ -18,6 +18,8 @@ from relearn.report.statistics import (
     crossed_mean,
     expanded_level,
     mean_spread,
+    student_mean,
+    student_mean_of_table,
     wilson,
 )
 
@@ -237,6 +239,31 @@ def test_members_of_both_factors_are_drawn():
     assert crossed_mean(values, rows, ["one"] * 80).high == math.inf
     with pytest.raises(ValueError, match="found 2 values, 1 members"):
         crossed_mean([1.0, 2.0], "ab", "a")
+
+
+def test_an_interval_over_seeds_and_samples_covers_what_one_over_samples_misses():
+    generator = np.random.default_rng(7)
+    hits = {"both": 0, "samples": 0}
+    for _ in range(400):
+        table = (
+            generator.normal(0, 0.03, (5, 1))
+            + generator.normal(0, 0.2, 300)
+            + generator.normal(0, 0.3, (5, 300))
+        )
+        both, samples = student_mean_of_table(table), student_mean(list(table.mean(axis=0)))
+        assert both.estimate == pytest.approx(samples.estimate)
+        hits["both"] += both.low <= 0 <= both.high
+        hits["samples"] += samples.low <= 0 <= samples.high
+    assert 0.93 <= hits["both"] / 400 <= 0.99 and hits["samples"] / 400 < 0.9
+
+
+def test_tables_of_one_seed_of_equal_seeds_and_of_one_sample():
+    row = [0.0, 1.0, 0.0, 0.0]
+    assert student_mean_of_table([row]) == student_mean_of_table([row] * 3) == student_mean(row)
+    assert student_mean_of_table([[0.0], [1.0]]).high == math.inf
+    for table in ([], [[]], [[1.0], [1.0, 2.0]]):
+        with pytest.raises(ValueError, match="student_mean_of_table: found rows of"):
+            student_mean_of_table(table)
 
 
 def test_argmax_with_columns_that_disagree():

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--starts", type=int, default=6, help="random starts for each number of tokens; default: 6"
     )
     search.add_argument("--steps", type=int, default=100, help="steps of Adam from each start; default: 100")
-    search.add_argument("--width", type=int, default=2, help="numbers a token; default: 2")
+    search.add_argument("--width", type=int, default=2, help="dimension of a token; default: 2")
     search.add_argument("--heads", type=int, default=1, help="default: 1")
 
 
@@ -116,7 +116,7 @@ def _search(args: argparse.Namespace) -> int:
 
     name, worst = args.model, 0.0
     p = "inf" if name == "T2" else "two"
-    print(f"{name}: {THEOREMS[name]}, {args.width} numbers a token, heads: {args.heads}")
+    print(f"{name}: {THEOREMS[name]}, token dimension {args.width}, heads: {args.heads}")
     print("tokens  largest norm / bound  at the starts")
     for length in LENGTHS:
         layer: Any

@@ -10,15 +10,15 @@ zhu2022, algorithm 3 and equation 3.3 (Zhu et al. 2020, arXiv 1909.11764), for a
 
 Both gradients come from one backward pass. With ``reuse_masks`` all K passes use the dropout masks of the first (equation 3.4).
 
-=======  =====================  =====================  =======================================================
+=======  =====================  =====================  ================================================================
 symbol   meaning                code                   the authors' code
-=======  =====================  =====================  =======================================================
+=======  =====================  =====================  ================================================================
 K        passes                 ``passes``             BERT and ALBERT: adv_steps; RoBERTa: adv_steps + 1
 α        step                   ``step_size``          adv_lr
-ε        radius                 ``eps``, ``project``   max_norm; 0 there is ``project`` False here
-m        magnitude of δ_0       ``start_norm``         adv_init_mag (the text: ε); 0 there and here: from zero
+ε        radius                 ``eps``, ``project``   ALBERT: adv_max_norm; RoBERTa: max_norm; 0 there: no projection
+m        magnitude of δ_0       ``start_norm``         ALBERT: adv_init_mag; RoBERTa: rand_init_mag (text: ε); 0: zero
 -        padding                ``mask``               ``start``
-=======  =====================  =====================  =======================================================
+=======  =====================  =====================  ================================================================
 
 Facts (tests/methods/test_freelb.py): g equals autograd's gradient on the K-fold virtual batch with the same δ and masks; K = 1 from
 zero is plain back-propagation.

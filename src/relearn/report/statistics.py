@@ -156,6 +156,35 @@ def student_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Int
     return Interval(mean, mean - half, mean + half)
 
 
+def student_mean_of_table(table: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Interval:
+    r"""Mean of a complete table of n seeds (rows) by m samples (columns), both of which are drawn.
+
+    The half-width is :math:`t_\nu \sqrt{A + B}`, where A is the variance of the row means over n and B the variance of the
+    column means over m. :math:`\nu = (A + B)^2 / (A^2/(n-1) + B^2/(m-1))` (Satterthwaite 1946, doi 10.2307/3002019). The noise
+    of single values is in A and in B, so the interval is slightly too wide. With one row A is 0: the interval is for that
+    seed. Equal rows also give A = 0, and then the result is :func:`student_mean` of one row.
+
+    Raises:
+        ValueError: no values, or rows of different lengths.
+    """
+    if len(table) == 0 or len({len(row) for row in table}) > 1 or len(table[0]) == 0:
+        found = f"rows of {sorted({len(row) for row in table})} values"
+        raise ValueError(f"student_mean_of_table: found {found}, allowed: equal lengths, at least 1")
+    values = np.asarray(table, dtype=float)
+    columns = values.mean(axis=0)
+    if len(values) == 1 or np.ptp(values.mean(axis=1)) <= 1e-12:
+        return student_mean(list(columns), confidence)
+    mean = float(values.mean())
+    if values.shape[1] == 1:
+        return Interval(mean, -math.inf, math.inf)
+    from scipy import special
+
+    parts = [one.var(ddof=1) / len(one) for one in (values.mean(axis=1), columns)]
+    freedom = sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, values.shape))
+    half = float(special.stdtrit(freedom, 0.5 + confidence / 2)) * math.sqrt(sum(parts))
+    return Interval(mean, mean - half, mean + half)
+
+
 def log_slope(line: Mapping[int, float]) -> float:
     """Least-squares slope of a straight line through the points (ln x, y); ``line`` maps x to y.
 

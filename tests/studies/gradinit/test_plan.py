@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from relearn.steps.trained.tried import best_tried
 from relearn.studies import parameters
 from relearn.studies.gradinit.claims.starts import RATIO
 from relearn.studies.gradinit.plan import plan
 from relearn.studies.gradinit.plan.translation import DECISIVE
-from relearn.studies.gradinit.steps.search import best_tried
 
 ROOT = Path(__file__).parents[3]
 SCALES = ("mini", "small", "medium", "paper")

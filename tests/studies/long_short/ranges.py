@@ -88,6 +88,8 @@ RANGES: dict[str, Range] = {
         [[], ["softmax"], ["full", "full"], "full"],
     ),
     f"{TASK}.text.lr": POSITIVE,
+    f"{TASK}.text.rates": ([[], [1.0e-3, 2.0e-3]], [[2.0e-3, 1.0e-3], [0, 1.0], 1.0]),
+    f"{S}.train_lra.tuning_seeds": ([[3], [100, 101]], [[], [-1], [5, 5]]),
     f"{TASK}.text.weight_decay": NOT_NEGATIVE,
     f"{TASK}.text.dropout": SHARE,
     f"{TASK}.text.dynamic_rank": COUNT,
@@ -261,6 +263,7 @@ RULES: list[Rule] = [
     rule(f"{ONE}.batch_size", 50, 51, {f"{TEXT}.train_samples": 50}),
     rule(f"{TEXT}.train_samples", 0, 4999, {f"{ONE}.batch_size": 5000}, named=f"{ONE}.batch_size"),
     rule(f"{ONE}.warmup_steps", 20, 21, {f"{ONE}.steps": 20}),
+    rule(f"{ONE}.rates", [1.0e-3, 2.0e-3], [1.0e-3]),
     # a stream has two characters to predict in each part, and no more than there are
     *(
         rule(f"{S}.prepare_char_stream.characters", within, beyond, own)

@@ -359,15 +359,19 @@ def test_a_fall_is_paired_by_test_sample(tmp_path):
     assert found.notes[:2] == ("200 test samples", "dynamic, seed 0: 80.0% to 70.0%")
 
 
-def test_seeds_are_averaged_sample_by_sample(tmp_path):
-    for seed, fall in enumerate((0.1, 0.3, 0.2)):
+def test_seeds_and_samples_are_both_drawn(tmp_path):
+    shares = (0.1, 0.3, 0.2)
+    for seed, fall in enumerate(shares):
         robust(tmp_path, {"dynamic": (fall, fall)}, seeds=(seed,))
     robust(tmp_path, {"linformer": (0.2, 0.2)})
     found = part(judged(tmp_path, "dynamic_is_robust"), "retrieval, deletion")
-    gaps = np.array([1 / 3] * 20 + [-1 / 3] * 20 + [0.0] * 160)
     assert found.interval.estimate == pytest.approx(0.0, abs=1e-12)
-    half = stats.t.ppf(0.975, 199) * gaps.std(ddof=1) / math.sqrt(200)
-    assert found.interval.high == pytest.approx(half)
+    of_samples = np.var([1 / 3] * 20 + [-1 / 3] * 20 + [0.0] * 160, ddof=1) / 200
+    of_seeds = np.var(shares, ddof=1) / 3
+    freedom = (of_seeds + of_samples) ** 2 / (of_seeds**2 / 2 + of_samples**2 / 199)
+    assert found.interval.high == pytest.approx(
+        stats.t.ppf(0.975, freedom) * math.sqrt(of_seeds + of_samples)
+    )
 
 
 def test_a_network_at_chance_has_nothing_to_lose(tmp_path):

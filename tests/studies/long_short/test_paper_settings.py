@@ -1,5 +1,6 @@
 """Scale paper states the published protocol: what a reader would find in the dissertation, setting by setting."""
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,29 @@ def test_the_networks_of_table_5_8_have_their_own_recipes(families: dict[str, An
     decays = {name: made[name]["weight_decay"] for name in ("CvT-LS-13", "CvT-LS-21", "ViL-LS-Medium")}
     assert decays == {"CvT-LS-13": 0.05, "CvT-LS-21": 0.1, "ViL-LS-Medium": 0.1}
     assert not any("own" in one or "networks" in one for one in made.values())
+
+
+def test_every_attention_tries_the_same_rates_with_seeds_of_their_own() -> None:
+    params = parameters.load(ROOT / "params.yaml", "mini")
+    params["long_short"]["seeds"] = [0, 1]
+    before = plan.plan(deepcopy(params), "mini")
+    recipe = params["long_short"]["train_lra"]
+    recipe["tasks"]["text"].update(rates=[1e-3, 2e-3], attentions=["full", "linformer"])
+    made = plan.plan(params, "mini")
+    assert not before["tune_lra"].runs and len(made["tune_lra"].runs) == 4
+    for attention in ("full", "linformer"):
+        cell = {"task": "text", "attention": attention, "seed": "1"}
+        tried = made["train_lra"].inputs_of(**cell)["tried"]
+        assert sorted(tried) == sorted(made["tune_lra"].paths(attention=attention)) and len(tried) == 2
+        assert "tried" not in before["train_lra"].inputs_of(**cell)
+        one = {"of": "text", "attention": attention, "tried": "lr0.002"}
+        assert made["tune_lra"].settings_of(**one)["lr"] == 2e-3
+        assert (
+            made["tune_lra"].inputs_of(**one, seed="100")["data"]
+            == before["train_lra"].inputs_of(**cell)["data"]
+        )
+    assert {run["seed"] for run in made["tune_lra"].runs} == {"100"}
+    assert "task" not in made["tune_lra"].labels_of(of="text", attention="full", tried="lr0.002")
 
 
 def test_listops_is_read_as_the_dissertation_did(families: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """train_lra: numbers of tiny runs against their files; pairing; resuming; divergence; where batches may be trimmed."""
 
+import json
 import math
 from pathlib import Path
 
@@ -59,9 +60,18 @@ class Bench:
             by_command("long_short", "prepare_lra", out, settings, {"task": task})
         return out / "data.safetensors"
 
-    def run(self, name: str, task: str = "text", *, seed: int = 0, code: int = 0, **changes: object) -> dict:
+    def run(
+        self,
+        name: str,
+        task: str = "text",
+        *,
+        seed: int = 0,
+        code: int = 0,
+        tried: list[Path] | None = None,
+        **changes: object,
+    ) -> dict:
         settings, labels = {**SETTINGS, **changes}, {"task": task}
-        given = {"data": self.data(task), "seed": seed, "code": code}
+        given = {"data": self.data(task), "seed": seed, "code": code, **({"tried": tried} if tried else {})}
         return by_command("long_short", "train_lra", self.runs / name, settings, labels, **given)
 
     def rows(self, name: str, file: str) -> list[dict[str, str]]:
@@ -103,6 +113,19 @@ def test_the_record_says_what_the_files_hold(bench: Bench) -> None:
     assert metrics["most_frequent_frac"] == 0.5
     assert metrics["data_share_frac"] == pytest.approx(metrics["load_s"] / metrics["step_s"])
     assert float(history[-1]["lr"]) == pytest.approx(0.01 / 50)
+
+
+def test_the_rate_that_was_best_on_the_valid_part_is_used(bench: Bench, tmp_path: Path) -> None:
+    tried = []
+    for rate, accuracy in (("0.004", 0.6), ("0.02", 0.8), ("0.08", 0.7)):
+        tried.append(tmp_path / f"{rate}.json")
+        tried[-1].write_text(
+            json.dumps({"labels": {"tried": f"lr{rate}"}, "metrics": {"dev_acc_frac": accuracy}})
+        )
+    done = bench.run("chosen", tried=tried, steps=8, warmup_steps=0, evaluations=1)
+    assert done["metrics"]["lr"] == 0.02 and "learning rate 0.02, the best of 3 trainings" in done["notes"]
+    assert float(bench.rows("chosen", "history.csv")[0]["lr"]) == pytest.approx(0.02)
+    assert record.read(bench.runs / "run")["metrics"]["lr"] == SETTINGS["lr"]
 
 
 def test_it_learns(bench: Bench) -> None:

@@ -90,6 +90,7 @@ RANGES: dict[str, Range] = {
     f"{STUDIES}.left_out": ([[], ["gradient_matching"]], [["convex_polytope"], "bullseye_polytope"]),
     f"{STUDIES}.overlap.shared": ([[], ["disjoint", "full"]], [["none"], ["full", "full"], "full"]),
     f"{STUDIES}.overlap.substitutes.dropout": ([[0.0, 0.99]], [[], [1.0], [0.2, 0.2]]),
+    f"{STUDIES}.overlap.epochs": ([0, 10], [-1, 10_001, 1.0]),
     f"{STUDIES}.overlap.victims": ([[], PAIR], [["VGG"]]),
     f"{STUDIES}.end_to_end.attacks": (
         [[], ["multi_layer"], ["multi_layer_as_released", "convex_polytope"]],

@@ -188,6 +188,18 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     ),
     (f"{S}.left_out", {P, "render"}, ["render"]),  # one less
     (f"{S}.overlap.shared", {P, "render"}, ["render"]),  # one less
+    (
+        f"{S}.overlap.epochs",
+        {P},
+        [
+            *(
+                one
+                for role in ("substitute_half", "victim_half", "victim_disjoint")
+                for one in network(role, "*")
+            ),
+            *of_attack("convex_polytope_half"),
+        ],
+    ),
     *(
         (
             f"{S}.overlap.substitutes.{key}",
@@ -253,6 +265,7 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{P}.pretrain.network.half_depth": lambda names: [NEW],
     f"{S}.left_out": lambda names: ["gradient_matching"],
     f"{S}.overlap.shared": lambda names: names[:-1],
+    f"{S}.overlap.epochs": lambda n: 2,
     f"{S}.transfer.feature_collision": lambda names: [*names, "adversarial_training"],
     f"{S}.transfer.*": lambda names: [*names, "l2_outliers"],
     f"{S}.dropout.attacks": lambda names: [*names, "convex_polytope"],

@@ -23,8 +23,10 @@ from relearn.params.types import (
     NotNegative,
     OneOf,
     Positive,
+    Rising0,
     SamplesOrAll,
     Section,
+    Seeds,
     Several,
     Share,
     Side,
@@ -175,15 +177,24 @@ class WarmedUp(Section):
 
 
 class TaskTraining(WarmedUp):
-    """Attentions and recipe for a task; also window and rank of ``long_short_best``, and rank of ``dynamic``."""
+    """Attentions and recipe for a task; also window and rank of ``long_short_best``, and rank of ``dynamic``.
+
+    ``rates``: learning rates that are tried for each attention; without any, all have ``lr``.
+    """
 
     steps: Steps
     attentions: Attentions
+    rates: Rising0[Positive]
     weight_decay: NotNegative
     dropout: Share
     window: LengthOrNone
     rank: LengthOrNone
     dynamic_rank: Length
+
+    @check
+    def _rates(self) -> Iterator[Conflict]:
+        if len(self.rates) == 1:
+            yield "rates", f"found {self.rates}, allowed: none, or at least two to choose from"
 
 
 class Tasks(Section):
@@ -266,6 +277,7 @@ class TrainLra(Section):
     clip_norm: NotNegative
     pooling: Literal["", "class", "mean"]
     trim: bool
+    tuning_seeds: Seeds
     tasks: Tasks
 
 

@@ -13,10 +13,11 @@ from relearn.studies.family import Family, Needs
 
 STUDY = "long_short"
 TASK = {"task": "|".join(TASKS)}
+ATTENTION = "[A-Za-z0-9_]+"
 
 
 def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
-    """Families for preparing the tasks, training on them, and two benchmarks."""
+    """Families for preparing the tasks, choosing rates, training on them, and two benchmarks."""
     planned = partial(Family, study=STUDY, scale=scale)
     own = params[STUDY]
     data_seed = own["seeds"][0]  # generated samples do not depend on the training seed
@@ -31,27 +32,52 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         needs=Needs(mem_mb=8000, minutes=480, gpu=0),
         constraints=TASK,
     )
-    train = planned(
+    tasks, tuning_seeds = own["train_lra"]["tasks"], own["train_lra"]["tuning_seeds"]
+    trained = partial(
+        planned,
         step="train_lra",
+        outputs={"history": "history.csv", "predictions": "predictions.csv", "network": "model.safetensors"},
+        needs=Needs(mem_mb=16000, minutes=1440),
+    )
+    # The label `of` instead of `task` keeps these runs out of tables and claims.
+    tune = trained(
+        folder="tuning/{of}/{attention}/{tried}",
+        cells=[
+            {"of": task, "attention": attention, "tried": f"lr{rate:g}"}
+            for task in TASKS
+            for attention in tasks[task]["attentions"]
+            for rate in tasks[task]["rates"]
+        ],
+        seeds=tuning_seeds,
+        inputs={"data": lambda of, seed, **_: prepare.path("data", task=of, seed=data_seed)},
+        settings=lambda of, attention, tried: {
+            **training_settings(own, of, attention),
+            "lr": float(tried.removeprefix("lr")),
+        },
+        modules=lambda of, attention, tried: [attention_module(attention)],
+        constraints={"of": TASK["task"], "attention": ATTENTION, "tried": "lr[0-9.e+-]+"},
+    )
+    train = trained(
         folder="{task}/{attention}",
         cells=[
             {"task": task, "attention": attention}
             for task in TASKS
-            for attention in own["train_lra"]["tasks"][task]["attentions"]
+            for attention in tasks[task]["attentions"]
         ],
         seeds=own["seeds"],
-        inputs={"data": prepare.files["data"].replace("{seed}", str(data_seed))},
+        inputs={
+            "data": prepare.files["data"].replace("{seed}", str(data_seed)),
+            "tried": lambda task, attention, seed: [
+                tune.path(of=task, attention=attention, tried=f"lr{rate:g}", seed=tuning_seed)
+                for rate in tasks[task]["rates"]
+                for tuning_seed in tuning_seeds
+            ],
+        },
         settings=partial(training_settings, own),
         modules=lambda task, attention: [attention_module(attention)],
-        outputs={
-            "history": "history.csv",
-            "predictions": "predictions.csv",
-            "network": "model.safetensors",
-        },
-        needs=Needs(mem_mb=16000, minutes=1440),
-        constraints={**TASK, "attention": "[A-Za-z0-9_]+"},
+        constraints={**TASK, "attention": ATTENTION},
     )
-    return {"prepare_lra": prepare, "train_lra": train, **benchmarks(own, scale)}
+    return {"prepare_lra": prepare, "tune_lra": tune, "train_lra": train, **benchmarks(own, scale)}
 
 
 def preparation_settings(own: Mapping[str, Any], task: str) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from pydantic import Field
+
 from relearn.methods import DEFENCES, MIXTURES, VOTES
 from relearn.params.types import (
     Count,
@@ -80,9 +82,13 @@ class DropoutStudy(Section):
 
 
 class OverlapStudy(Section):
-    """``shared``: whether the victims see all images of each class, the middle half, or the half that no substitute has seen."""
+    """``shared``: whether the victims see all images of each class, the middle half, or the half that no substitute has seen.
+
+    ``epochs``: of networks that see half of the images; 0: as many as the others.
+    """
 
     attack: Literal["convex_polytope"]
+    epochs: Annotated[int, Field(ge=0, le=10_000)]
     shared: Distinct0[Literal["full", "half", "disjoint"]]
     substitutes: Substitutes
     victims: Names

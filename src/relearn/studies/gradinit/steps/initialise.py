@@ -2,7 +2,7 @@
 
 Settings: task, network, method (a name of ``relearn.methods.INITIALISATIONS``; null keeps the weights that the network's
 constructor draws), arguments of the method, iterations, and batch_size (images) or max_tokens (translation). Inputs: data, tried
-(records of trainings that choose tau, :mod:`relearn.studies.gradinit.steps.search`). Output: weights.safetensors, scales.csv, history.csv.
+(records of trainings that choose tau, :mod:`relearn.steps.trained.tried`). Output: weights.safetensors, scales.csv, history.csv.
 
 initialise_s is CPU time of this process on a CPU and device time on a GPU; a run that resumed from a checkpoint has none, because its
 first part was not timed. constraint_frac is the share of iterations in which the norm of the gradient exceeded its bound and was
@@ -73,7 +73,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     from relearn.runs.console import Progress
     from relearn.steps.trained.clock import Clock
     from relearn.steps.trained.seed import seed_of
-    from relearn.studies.gradinit.steps.search import best_tried
+    from relearn.steps.trained.tried import best_tried
 
     if tried := inputs.get("tried"):
         settings = replace(settings, arguments={**settings.arguments, "tau": best_tried("tau", tried)})

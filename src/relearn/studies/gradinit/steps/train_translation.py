@@ -7,7 +7,7 @@ weight_decay, clip_norm (null: no clipping), schedule, steps, schedule_steps (le
 earlier), warmup_steps, max_tokens (of a batch), label_smoothing, evaluations (number of BLEU measurements, evenly spaced, the
 last at the end), beam, length_penalty, factor and extra (a source of n units gives at most factor n + extra units), test_pairs
 (first pairs of the test part; 0: all). Inputs: corpus, start, tried (records of trainings that choose lr,
-:mod:`relearn.studies.gradinit.steps.search`).
+:mod:`relearn.steps.trained.tried`).
 Output: history.csv (epoch, step, loss, lr, valid_loss, bleu), hypotheses.txt (the translations with the best BLEU).
 
 As in the paper, the best BLEU during training counts. The paper measures BLEU every epoch but does not state on which part; we use
@@ -66,7 +66,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     from relearn.runs.atomic_files import write
     from relearn.steps.trained.seed import seed_of
     from relearn.steps.trained.train import train
-    from relearn.studies.gradinit.steps.search import best_tried
+    from relearn.steps.trained.tried import best_tried
 
     if tried := inputs.get("tried"):
         settings = replace(settings, lr=best_tried("lr", tried))

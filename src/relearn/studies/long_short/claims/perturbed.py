@@ -9,10 +9,12 @@ from relearn.report import classified
 from relearn.report.artefacts import Where
 from relearn.report.comparisons import Comparison, Units
 from relearn.report.quantities import Evidence
-from relearn.report.statistics import student_mean
+from relearn.report.statistics import student_mean_of_table
 from relearn.report.verdicts import Below
 
-METHOD = "difference paired by test sample, mean over shared seeds; Student's t over samples"
+PAIRED = "difference paired by test sample"
+OVER_SAMPLES = f"{PAIRED}, mean over shared seeds; Student's t over samples"
+OVER_BOTH = f"{PAIRED} and seed; Student's t over seeds and samples"
 CLEAN = "none"
 
 
@@ -47,25 +49,25 @@ def falls(evidence: Evidence, network: str, where: Where, change: str) -> Falls:
 
 
 def fall_less(name: str, ours: Falls, theirs: Falls) -> Comparison | None:
-    """Mean of ours minus theirs over the samples that both have at the same seed; None if there are none."""
+    """Mean of ours minus theirs over the samples that both have at every shared seed; None if there are none."""
     seeds = sorted(ours.values.keys() & theirs.values.keys())
-    found: dict[int, list[float]] = {}
-    for seed in seeds:
-        for sample in ours.values[seed].keys() & theirs.values[seed].keys():
-            found.setdefault(sample, []).append(ours.values[seed][sample] - theirs.values[seed][sample])
-    if not found:
-        return None
-    values = [sum(found[sample]) / len(found[sample]) for sample in sorted(found)]
     both = (ours, theirs)
+    samples = sorted(
+        set.intersection(*(set(one.values[seed]) for one in both for seed in seeds)) if seeds else ()
+    )
+    if not samples:
+        return None
+    table = [[ours.values[seed][one] - theirs.values[seed][one] for one in samples] for seed in seeds]
+    values = [sum(column) / len(column) for column in zip(*table)]
     return Comparison(
         name,
-        student_mean(values),
+        student_mean_of_table(table),
         Below(0.0),
         "fraction",
-        METHOD,
+        OVER_SAMPLES if len(seeds) == 1 else OVER_BOTH,
         tuple((one.network, seed, 0) for one in both for seed in seeds),
         tuple(sorted(one.runs[seed] for one in both for seed in seeds)),
-        (f"{len(found)} test samples", *ours.notes, *theirs.notes),
+        (f"{len(samples)} test samples", *ours.notes, *theirs.notes),
         difference=True,
         role=classified.STEP,
         over="seeds",

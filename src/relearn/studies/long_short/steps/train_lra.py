@@ -5,7 +5,8 @@ dropout, attention_dropout, pooling (class | mean | null: the attention's defaul
 warmup_steps, betas, adam_eps, weight_decay, clip_norm (null: no clipping), evaluations (number, evenly spaced, the last one at the
 end), ``trim`` (batches are cut to their longest sequence instead of ``max_length``; padding never affects the outputs, so trimming only
 saves time).
-Input: data (from `relearn long_short prepare_lra`). Labels: task, attention.
+Inputs: data (from `relearn long_short prepare_lra`); tried, optional: records of trainings with other seeds that choose lr by their
+accuracy on the valid part (:mod:`relearn.steps.trained.tried`). Labels: task (of such a training: of, tried), attention.
 Output: history.csv (step, loss, dev_accuracy_frac, lr); predictions.csv, one row per test sample: sample, label, and the predicted class of
 the clean sample (none) and of the perturbed ones (insertion, deletion; empty for tasks that are not natural-language text);
 model.safetensors (the network with the best dev accuracy, the earliest in case of ties; see relearn.models.files).
@@ -16,8 +17,9 @@ every attention. In training, an epoch's last batch is dropped if it is smaller;
 
 Metrics: acc_frac, insertion_acc_frac, deletion_acc_frac on the test part and dev_acc_frac on the valid part, of the selected network;
 last_acc_frac of the last network; train_loss_nats, the mean loss since the previous row of the history; most_frequent_frac, the test
-accuracy of the best constant prediction; parameters_count, steps_count; step_s, the mean time of a training step (CPU time of this
-process on a CPU, wall time on a GPU); load_s, the mean time to make a batch, measured separately; data_share_frac = load_s / step_s.
+accuracy of the best constant prediction; parameters_count, steps_count; lr, the peak rate; step_s, the mean time of a training step (CPU
+time of this process on a CPU, wall time on a GPU); load_s, the mean time to make a batch, measured separately; data_share_frac =
+load_s / step_s.
 A diverged run reports its best evaluation, or its initial network if it diverged before the first one. ``not_converged``: see
 :func:`learned`.
 """
@@ -26,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +75,11 @@ def run(run: Any, settings: Settings, inputs: dict[str, list[Path]], device: str
     from relearn.steps.trained.best import Best
     from relearn.steps.trained.seed import seed_of
     from relearn.steps.trained.train import train
+    from relearn.steps.trained.tried import best_tried
 
+    tried = inputs.get("tried", [])
+    if tried:
+        settings = replace(settings, lr=best_tried("lr", tried))
     data = load(inputs["data"][0])
     torch.manual_seed(run.seed)  # the same initial weights after every restart
     net = network(settings, data).to(device)
@@ -139,12 +145,16 @@ def run(run: Any, settings: Settings, inputs: dict[str, list[Path]], device: str
         "deletion_acc_frac": accuracy.get("deletion"),
         "train_loss_nats": next((one["loss"] for one in reversed(history) if "loss" in one), None),
         "most_frequent_frac": float(labels.bincount().max()) / len(labels),
+        "lr": settings.lr,
         "parameters_count": float(sum(parameter.numel() for parameter in net.parameters())),
         **times(ended, load_time(source, device)),
     }
     run.finish(
         {key: value for key, value in metrics.items() if value is not None},
-        notes=[f"{data.task} of {data.dataset}, version {data.version}"],
+        notes=[
+            f"{data.task} of {data.dataset}, version {data.version}",
+            *([f"learning rate {settings.lr:g}, the best of {len(tried)} trainings"] if tried else []),
+        ],
         **ended.finish(),
     )
 

@@ -126,11 +126,11 @@ class Networks:
 
         def settings(role: str, network: str) -> dict[str, Any]:
             architecture, _, dropout = network.rpartition("-drop")
-            sizes = own["network"]
+            sizes, epochs = own["network"], self.studies["overlap"]["epochs"]
             return {
                 "width": sizes["width"],
                 "depth": sizes["depth"] / (2 if architecture in sizes["half_depth"] else 1),
-                "training": own["training"],
+                "training": own["training"] | ({"epochs": epochs} if epochs and role in PART_OF else {}),
                 "architecture": architecture,
                 "dropout": float(dropout),
             }

@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-SIGNS = {"valid_loss_nats": -1.0, "accbest_frac": 1.0}
+SIGNS = {"valid_loss_nats": -1.0, "accbest_frac": 1.0, "dev_acc_frac": 1.0}
 """The metrics that judge a training, and whether more of them is better."""
 
 
 def best_tried(key: str, records: Sequence[Path]) -> float:
     """The best of the values of ``key`` that trainings tried: ``tau`` of an initialisation, or ``lr`` of a training.
 
-    The label ``tried`` of a training names its candidate, e.g. ``tau0.01``. The best has the best mean over seeds of the training's
-    validation loss or, without one, of its best accuracy; of equal ones the smallest. A training without that number is worse than
-    any other.
+    The label ``tried`` of a training names its candidate, e.g. ``tau0.01``. The best has the best mean over seeds of the first of these
+    numbers that the trainings have: validation loss, best accuracy, accuracy on held-out samples; of equal ones the smallest. A training
+    without that number is worse than any other.
 
     Raises:
         ValueError: a record names no candidate, or no training has a number.
