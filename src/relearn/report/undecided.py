@@ -23,7 +23,7 @@ from relearn.report.verdicts import Within
 AFFORDABLE_CPU_H = 10.0
 """CPU hours that the runs of one study may cost; beyond them a claim counts as not decidable here."""
 GPU_RATIO = 50.0
-"""CPU seconds that one second of a GPU replaces. An assumption for these small networks, not checked against the one study that ran on a GPU."""
+"""CPU seconds that one second of a GPU replaces: an assumption, not checked against the one study that ran on a GPU."""
 ENOUGH = 3
 """Units whose spread is taken from the records."""
 COUNTS = re.compile(r"(\d+) (seeds?|targets|victims|pairs of target and victim), needs (\d+)")
