@@ -1,4 +1,4 @@
-"""Maps an effect and its interval to a verdict, by the definitions at the head of claims.yaml.
+"""Maps an effect and its interval to a verdict, by the definitions of docs/verdicts.md.
 
 ============  =====================================  =============================================
 verdict       claim "above (below) a threshold"      claim "within a margin"
