@@ -13,7 +13,13 @@ from pathlib import Path
 from relearn.report import yaml_file
 from relearn.report.claims import Claim
 
-CAUSES = ("scale", "seed", "paper", "method", "open")
+CAUSES = {
+    "scale": "the runs are too small",
+    "seed": "too few seeds",
+    "paper": "the text of the paper",
+    "method": "the method itself",
+    "open": "unknown",
+}
 REQUIRED = {"date", "commit", "verdict", "cause", "text"}
 KEYS = REQUIRED | {"experiment"}
 NONE_WRITTEN = "No analysis is written for this scale."
@@ -37,6 +43,11 @@ class Explained:
 
     claim: Claim
     analysis: Analysis | None
+
+    @property
+    def cause(self) -> str:
+        """The suspected cause in words; empty without an analysis."""
+        return CAUSES[self.analysis.cause] if self.analysis else ""
 
     @property
     def stale(self) -> bool:
@@ -98,5 +109,5 @@ def markdown(explained: Sequence[Explained]) -> str:
         lines += [one.analysis.text, ""]
         if one.analysis.experiment:
             lines += [f"Experiment: {one.analysis.experiment}", ""]
-        lines += [f"Cause: {one.analysis.cause}; {one.analysis.date}, commit {one.analysis.commit}.", ""]
+        lines += [f"Suspected cause: {one.cause}; {one.analysis.date}, commit {one.analysis.commit}.", ""]
     return "\n".join(lines)

@@ -244,7 +244,7 @@ def expand_rows(artefact: Artefact, runs: Iterable[Any]) -> Artefact:
     """
     mine = [run for run in runs if any(run.matches(where) for where in artefact.where)]
     if MACHINES in artefact.caption:
-        machines = ", ".join(sorted({run.machine for run in mine})) or "not run"
+        machines = ", ".join(sorted({run.machine for run in mine})) or "none yet"
         artefact = replace(artefact, caption=artefact.caption.replace(MACHINES, machines))
     if not artefact.expand:
         return artefact

@@ -15,7 +15,7 @@ from relearn.report.statistics import Interval
 from relearn.report.table_formats import pipes
 from relearn.report.verdicts import CODES, Within
 
-SHOWN = {"bleu": "BLEU", "nats": "nats"}  # units shown after an effect
+SHOWN = {"bleu": "BLEU", "nats": "nats", "bits": "bits per character"}  # units shown after an effect
 
 
 def effect(part: Comparison | Exact | None) -> str:

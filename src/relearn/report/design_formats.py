@@ -69,7 +69,7 @@ def lines(design: Design, claim: Claim, values: Mapping[str, Any], scale: str) -
     for part, measure, planned, achieved in widths(design, claim):
         axis = distance.scale(part, measure)
         wide = (
-            "; the planned half-width exceeds the claimed effect"
+            "; wider than the distance from the claimed value to the bound, so this n could hardly decide"
             if axis and (planned or 0.0) > axis.unit
             else ""
         )

@@ -268,7 +268,9 @@ def _summary(board: Sequence[Row]) -> list[str]:
     for scale in SCALES:
         found = counts(board, scale)
         summary = ", ".join(f"{count} {words.label(word)}" for word, count in found.items())
-        lines.append(f"- {scale}: {f'{sum(found.values())} claims: {summary}' if found else 'not run'}")
+        lines.append(
+            f"- {_head(board, scale)}: {f'{sum(found.values())} claims: {summary}' if found else 'not run'}"
+        )
     return lines
 
 

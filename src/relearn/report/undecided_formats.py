@@ -25,14 +25,18 @@ def headline(one: Undecided) -> str:
         if one.cpu_s is None:
             return "; ".join(part for part in (*one.blocked, one.planned) if part) + _place_note(one)
         if one.least < 1:
-            return f"every comparison holds, and no number of {one.unit} is asked for"
+            return f"there are enough {one.unit}; what is missing: {'; '.join(one.blocked) or 'nothing'}"
         more = "" if one.least == 1 else f"; the rule requires {_units(one.least, one.unit)}{_cost(one)}"
         return f"every comparison holds{more}{_place_note(one)}"
     if one.need is None:
         return f"no number of {one.unit} can be given: {next(need.why for need in one.needs if need.why)}"
     if one.need <= one.have:
         return f"{_units(one.have, one.unit)} would be enough for the claimed effect, but it did not show"
-    return f"{_units(one.need, one.unit)} decide it at {100 * POWER:.0f}% power, {one.have} are available{_cost(one)}{_place_note(one)}"
+    have = "1 is" if one.have == 1 else f"{one.have} are"
+    return (
+        f"{_units(one.need, one.unit)} would decide it with {100 * POWER:.0f}% power if the true effect were the claimed one, {have} "
+        f"available{_cost(one)}{_place_note(one)}"
+    )
 
 
 def lines(one: Undecided) -> list[str]:
@@ -40,7 +44,7 @@ def lines(one: Undecided) -> list[str]:
     found = [f"to decide it: {headline(one)}"]
     found += [f"needed for {need.comparison}: {_needed(need)}" for need in one.needs]
     if one.cpu_s is not None or one.needs:
-        found += [f"more {one.unit} do not help: {reason}" for reason in one.blocked]
+        found += [f"to be solved first, as more {one.unit} do not help: {reason}" for reason in one.blocked]
     return found
 
 
