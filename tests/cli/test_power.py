@@ -31,7 +31,10 @@ def test_a_claim_with_its_number_its_cost_and_the_line_to_change(
     assert power(root, "cp_beats_fc") == 0
     head, said, part, *rest = capsys.readouterr().out.splitlines()
     assert head == "poisoning cp_beats_fc: underpowered"
-    assert "decide it at 80% power, 10 are available; " in said and said.endswith("(poisoning.craft.targets)")
+    assert (
+        "would decide it with 80% power if the true effect were the claimed one, 10 are available; " in said
+        and said.endswith("(poisoning.craft.targets)")
+    )
     assert "of CPU time here (records; " in said and "of one GPU (forecast: " in said
     assert part.startswith("  needed for convex polytope - feature collision: ") and part.endswith(
         "(these records, 10 targets); has 10"

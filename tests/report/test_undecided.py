@@ -130,11 +130,10 @@ def test_reasons_that_more_units_do_not_remove_are_named() -> None:
     reasons = ("1 seed, needs 3", "VGG-19 at 10.5% best accuracy, needs 60%")
     one = found(claim(part([0.3]), verdict="underpowered", reasons=reasons))
     assert one.blocked == (reasons[1],) and one.least == 3
-    assert f"more seeds do not help: {reasons[1]}" in undecided_formats.lines(one)
+    assert f"to be solved first, as more seeds do not help: {reasons[1]}" in undecided_formats.lines(one)
     weak = found(claim(part([0.3, 0.3, 0.3]), verdict="underpowered", reasons=reasons[1:]))
     assert undecided_formats.lines(weak) == [
-        "to decide it: every comparison holds, and no number of seeds is asked for",
-        f"more seeds do not help: {reasons[1]}",
+        f"to decide it: there are enough seeds; what is missing: {reasons[1]}"
     ]
 
 

@@ -43,7 +43,7 @@ def lines(one: Undecided) -> list[str]:
     """The headline, then each comparison, then the problems that more units do not solve."""
     found = [f"to decide it: {headline(one)}"]
     found += [f"needed for {need.comparison}: {_needed(need)}" for need in one.needs]
-    if one.cpu_s is not None or one.needs:
+    if one.needs or (one.cpu_s is not None and one.least > 0):  # else the headline names them
         found += [f"to be solved first, as more {one.unit} do not help: {reason}" for reason in one.blocked]
     return found
 
