@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from relearn.report.runs import Run
 
 PUBLISHED = Path("results/published")
+LARGEST = 40_000
+"""Bytes of a file other than a table that goes into the set; a figure of a larger one is left out."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,8 +106,13 @@ def main(args: argparse.Namespace) -> int:
 
     def content(record: run_store.Record, name: str) -> bytes | None:
         run = held[record["run"]]
-        unread = name in load(run.study).unpublished.get(record["step"], ())
-        return run.content(name) if run.has(name) and not unread else None
+        # Of a training that chooses a rate, only the record is read.
+        chooses = run.labels.get("suite") == "tuning" and name.endswith(".csv")
+        unread = chooses or name in load(run.study).unpublished.get(record["step"], ())
+        if unread or not run.has(name):
+            return None
+        found = run.content(name)
+        return found if name.endswith(".csv") or len(found) <= LARGEST else None
 
     with staged(target) as new:
         run_store.write(new, [dict(run.record) for run in found], [run.folder for run in found], content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from relearn.report import verdict_words as words
@@ -154,14 +154,32 @@ def _details(claim: Claim, link: Callable[[str], str]) -> list[str]:
     lines += [f"- {line}" for line in claim.beside[1:]]
     if claim.runs:
         lines += ["", f"<details><summary>{len(claim.runs)} runs</summary>", ""]
-        lines += [f"- [{run}]({link(run)})" if link(run) else f"- `{run}`" for run in claim.runs]
+        linked = [run for run in claim.runs if link(run)]
+        lines += [f"- [{run}]({link(run)})" for run in linked]
+        lines += [f"- `{run}`" for run in folded(run for run in claim.runs if run not in linked)]
         lines += ["", "</details>"]
     return [*lines, ""]
 
 
+def folded(runs: Iterable[str]) -> list[str]:
+    """Runs that differ in the seed only as one: ``…/seed{0,1,2}``."""
+    seeds: dict[str, list[str]] = {}
+    for run in runs:
+        folder, _, seed = run.rpartition("/seed")
+        seeds.setdefault(folder or run, []).append(seed if folder else "")
+    return [
+        folder
+        if not found[0]
+        else f"{folder}/seed{found[0] if len(found) == 1 else '{' + ','.join(found) + '}'}"
+        for folder, found in seeds.items()
+    ]
+
+
 def as_json(claims: Sequence[Claim], scale: str) -> str:
     """The claims as JSON with raw numbers and the meanings of the verdicts; one line per claim, so that versions can be compared."""
-    lines = ",\n".join(json.dumps({**_to_dict(claim), **claim.data}) for claim in claims)
+    lines = ",\n".join(
+        json.dumps({**_to_dict(claim), **claim.data}, separators=(",", ":")) for claim in claims
+    )
     return f'{{"scale": {json.dumps(scale)},\n"words": {json.dumps(words.MEANINGS)},\n"claims": [\n{lines}\n]}}\n'
 
 

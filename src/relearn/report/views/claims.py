@@ -26,6 +26,7 @@ def view(claim: Claim) -> dict[str, Any]:
             *(f"{part.name}: {formats.effect(part)}, {names.words(part.verdict)}" for part in claim.parts),
             *claim.beside[1:],
         ],
+        "folded": formats.folded(claim.runs),
         "counted": f"{_plural(len(claim.parts), 'comparison')}, {_plural(len(claim.runs), 'run')}",
     }
 
