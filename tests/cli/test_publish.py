@@ -277,6 +277,36 @@ def test_files_that_nothing_reads_are_left_out(tmp_path: Path, monkeypatch: pyte
     assert all(set(study.unpublished) <= set(study.steps) for study in all_studies())
 
 
+def test_curves_of_trainings_that_choose_a_rate_and_large_files_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean = {"version": "", "commit": "a" * 40, "dirty": False, "packages": {}}
+    monkeypatch.setattr(provenance, "code", lambda version: clean)
+    for name, labels in (("chooses", {"suite": "tuning"}), ("trains", {"suite": "residual"})):
+        made = Run(
+            tmp_path / "runs/layer_scale/train_vision" / name / "seed0",
+            study="layer_scale",
+            paper="touvron2021",
+            step="train_vision",
+            labels=labels,
+            scale="mini",
+            seed=0,
+            settings={},
+        )
+        with made:
+            made.output("history.csv").write_text("step,loss\n1,2.0\n")
+            made.output("small.json").write_text("{}")
+            made.output("large.json").write_text(" " * 50_000)
+            made.finish({})
+    assert run("publish", "--from", str(tmp_path), "--to", str(tmp_path / "set")) == 0
+    store = Store(tmp_path / "set")
+    held = {
+        one["labels"]["suite"]: [store.has(one, name) for name in ("history.csv", "small.json", "large.json")]
+        for one in store.read_all()[0]
+    }
+    assert held == {"tuning": [False, True, False], "residual": [True, True, False]}
+
+
 def test_one_file_on_request(published: Path, tmp_path: Path) -> None:
     assert run("render", "--from", str(published), "--root", str(tmp_path), "--self-contained") == 0
     page = (tmp_path / "report.html").read_text()
