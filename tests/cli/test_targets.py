@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from relearn.cli import targets
+from relearn.cli.planned_runs import planned_settings
 from relearn.report.published_set import csv_files
+from relearn.report.runs import load as load_runs
 from relearn.studies import STUDIES, parameters
 
 REPOSITORY = Path(__file__).parents[2]
@@ -125,3 +127,11 @@ def test_a_mistyped_name_is_answered_with_the_nearest(name: str, says: str) -> N
 
 def test_an_artefact_of_which_nothing_is_planned_needs_nothing(plans: targets.Plans) -> None:
     assert targets.records(targets.find("qi2023.table8"), plans) == ([], True)
+
+
+def test_planned_settings_have_the_folders_and_settings_of_the_published_runs(plans: targets.Plans) -> None:
+    known = planned_settings(family for plan in plans.values() for family in plan.values())
+    runs, _ = load_runs(PUBLISHED, "mini")
+    same = [run for run in runs if known(run.folder) == run.settings]
+    assert len(same) > len(runs) / 2  # a setting may be newer than the published set
+    assert known("runs/gradinit/train_from_init/nowhere/seed0") is None

@@ -34,9 +34,10 @@ ABOVE = Above(0.0)
 
 
 def run(folder: str, cpu: float, *inputs: str, rows: list[dict[str, Any]] | None = None) -> Run:
+    kept = {"step": folder.split("/")[2] if "/" in folder else folder, "settings": {"steps": 5}}
     read = {"data": [{"path": f"results/mini/{one}/data.safetensors"} for one in inputs]}
     outputs = {"trials.csv": {}} if rows is not None else {}
-    made = Run({"cost": {"cpu_s": cpu, "device_s": None}, "inputs": read, "outputs": outputs}, folder)
+    made = Run({"cost": {"cpu_s": cpu, "device_s": None}, "inputs": read, "outputs": outputs, **kept}, folder)
     made.__dict__["trials"] = rows or []
     return made
 
@@ -198,6 +199,7 @@ def test_claims_md_claims_json_and_the_page_have_what_would_decide() -> None:
         {"s": {"one": DESIGN}},
         {"scale": "small", "study": {"seeds": [0]}},
         lambda key: f"there ({key})",
+        {RUNS[0].folder: {"steps": 7}}.get,
     )
     headline = f"to decide it: {undecided_formats.headline(found(told)).replace('params.yaml:7', 'there')}"
     page = views.view(one)
@@ -207,4 +209,6 @@ def test_claims_md_claims_json_and_the_page_have_what_would_decide() -> None:
     assert f"- {headline}\n" in text and "\n- design: a minus b 4 seeds" in text
     (plain,) = json.loads(claims_formats.as_json([one], "small"))["claims"]
     assert plain["cost"]["cpu_s"] == 34.0 and plain["undecided"]["need"] == found(told).need
+    line = "1 of 1 run of prepare was made with other settings than planned now: steps 5, now 7"
+    assert plain["outdated"] == [line] and f"- {line}\n" in text and line in page["remarks"]
     assert plain["design"]["n"] == 4 and plain["shown"] == claims_formats.effect(one.main)

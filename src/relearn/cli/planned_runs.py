@@ -123,3 +123,23 @@ def asked_by(call: Callable[[Evidence], Any], runs: list[PlannedRun]) -> tuple[l
     if failures < 2:
         return [run for run in runs if run.path in asked], True
     return [run for run in runs if run.step in steps or not steps], False
+
+
+def planned_settings(families: Iterable[Family]) -> Callable[[str], Mapping[str, Any] | None]:
+    """Maps the folder of a run, relative to the results root, to the settings that it would have now; None if it is not planned."""
+    known = {
+        f"runs/{family.files['record'].format(**cell).partition('/runs/')[2].removesuffix('/record.json')}": (
+            family,
+            cell,
+        )
+        for family in families
+        for cell in family.runs
+    }
+
+    def settings(folder: str) -> Mapping[str, Any] | None:
+        if folder not in known:
+            return None
+        family, cell = known[folder]
+        return family.settings_of(**{name: value for name, value in cell.items() if name != "seed"})
+
+    return settings

@@ -203,6 +203,7 @@ def _whole(
     """Write claims, coverage, deviations, metrics.json and the report; return the judged claims."""
     from functools import partial
 
+    from relearn.cli.planned_runs import planned_settings
     from relearn.params.places import place
     from relearn.report import (
         analysis,
@@ -224,7 +225,8 @@ def _whole(
     judged = claims.judge_all(claims.load(folders), evidence, sections)
     planned = designs.load(folders)
     where = partial(place, path=args.params, scale=scale)
-    judged = claims_beside.with_evidence(judged, runs, planned, values, where)
+    families = [one for study in studies for one in study.part("plan").plan(values, scale).values()]
+    judged = claims_beside.with_evidence(judged, runs, planned, values, where, planned_settings(families))
     claims_forest.write(judged, planned, new / "figures")
     explained = analysis.explain(judged, analysis.load(folders), scale)
     deviations, why, others = _deviations(args.params, values, folders, new / "deviations.md")

@@ -1,4 +1,4 @@
-"""Additions to a claim's verdict: its cost, its design, and what would decide it."""
+"""Additions to a claim's verdict: its cost, its design, settings of its runs that have changed since, and what would decide it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from relearn.report import claim_cost, design_formats, undecided, undecided_formats
+from relearn.report import claim_cost, design_formats, outdated, undecided, undecided_formats
 from relearn.report.claims import Claim
 from relearn.report.designs import Design
 from relearn.report.runs import Run
@@ -18,6 +18,7 @@ def with_evidence(
     designs: Mapping[str, Mapping[str, Design]],
     values: Mapping[str, Any],
     place: Callable[[str], str],
+    settings: outdated.Planned,
 ) -> list[Claim]:
     """The claims with their ``beside`` and ``data``.
 
@@ -27,6 +28,7 @@ def with_evidence(
         designs: by study and claim.
         values: the parameters in force, with their scale.
         place: maps a key path to the file and line that set it.
+        settings: maps the folder of a run to the settings that are planned for it now.
     """
     ancestry = claim_cost.Ancestry(runs)
     wanted = undecided.all_of(claims, designs, ancestry, place)
@@ -40,5 +42,7 @@ def with_evidence(
         if design := designs.get(claim.section, {}).get(claim.id):
             lines += design_formats.lines(design, claim, values, str(values["scale"]))
             data["design"] = design_formats.to_dict(design, claim, values)
+        if changed := outdated.lines(ancestry.with_ancestors(claim.runs), settings):
+            data["outdated"] = changed
         found.append(replace(claim, beside=tuple(lines), data=data))
     return found

@@ -86,13 +86,14 @@ def numbers(claim: Claim) -> str:
 
 
 def remarks(claim: Claim) -> list[str]:
-    """Why the verdict is what it is, beyond the numbers, and one line on what would decide the claim."""
+    """Why the verdict is what it is, beyond the numbers; settings that have changed since; one line on what would decide the claim."""
     lines = [f"underpowered: {'; '.join(claim.reasons)}"] if claim.parts and claim.reasons else []
     if claim.verdict == "underpowered" and claim.numbers_say:
         lines.append(f"otherwise the verdict by the numbers would be: {claim.numbers_say}")
     if claim.apart:
         lines.append("each alone: " + ", ".join(f"{name} {verdict}" for name, verdict in claim.apart.items()))
-    return [*lines, *(f"missing: {item}" for item in claim.missing), *claim.beside[:1]]
+    lines += (f"missing: {item}" for item in claim.missing)
+    return [*lines, *claim.data.get("outdated", ()), *claim.beside[:1]]
 
 
 def markdown(claims: Sequence[Claim], scale: str, link: Callable[[str], str] = PIPELINE.run) -> str:
@@ -153,7 +154,7 @@ def _details(claim: Claim, link: Callable[[str], str]) -> list[str]:
         lines += [f"  - {note}" for note in part.notes]
     lines += [f"- {line}" for line in claim.beside[1:]]
     if claim.runs:
-        lines += ["", f"<details><summary>{len(claim.runs)} runs</summary>", ""]
+        lines += ["", f"<details><summary>{len(claim.runs)} run{'s' * (len(claim.runs) != 1)}</summary>", ""]
         linked = [run for run in claim.runs if link(run)]
         lines += [f"- [{run}]({link(run)})" for run in linked]
         lines += [f"- `{run}`" for run in folded(run for run in claim.runs if run not in linked)]

@@ -74,15 +74,21 @@ def lines(design: Design, claim: Claim, values: Mapping[str, Any], scale: str) -
             else ""
         )
         found.append(
-            f"half-width of {part.name}: planned {_number(planned)}, achieved {_number(achieved)}{wide}"
+            f"half-width of {part.name}: planned {_number(planned, part)}, achieved {_number(achieved, part)}"
+            f"{' points' if part.unit == 'fraction' else ''}{wide}"
         )
     found += [f"deviates from the design: {line}" for line in deviations(design, values)]
     found += [f"the design needs: {line}" for line in design.needs]
     return found
 
 
-def _number(value: float | None) -> str:
-    return "not known" if value is None else f"{value:.3g}"
+def _number(value: float | None, part: Comparison) -> str:
+    """A half-width in the unit in which the effect is shown; of a ratio, the factor by which its interval reaches up and down."""
+    if value is None:
+        return "not known"
+    if part.unit == "ratio" and part.difference:
+        return f"a factor of {math.exp(value):.3g}"
+    return f"{100 * value if part.unit == 'fraction' else value:.3g}"
 
 
 def to_dict(design: Design, claim: Claim, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -138,7 +138,8 @@ def student_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Int
     r"""Mean of a few independent values, :math:`\bar x \pm t_{n-1} s/\sqrt n`; infinite ends for a single value.
 
     Used for seeds: a bootstrap of three values has at most ten different means, whereas Student's t gives a valid
-    interval if the values are normal.
+    interval if the values are normal. Two equal values also have infinite ends unless both are 0: two accuracies on a small test
+    set agree by chance too often to say that seeds do not differ.
 
     Raises:
         ValueError: no values.
@@ -149,7 +150,10 @@ def student_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Int
     if spread is None:
         return Interval(mean, -math.inf, math.inf)
     if np.ptp(values) <= 1e-12:  # rounding errors must not make equal values differ, nor differ from 0
-        return Interval(round(mean, 12), round(mean, 12), round(mean, 12))
+        mean = round(mean, 12)
+        return (
+            Interval(mean, -math.inf, math.inf) if len(values) == 2 and mean else Interval(mean, mean, mean)
+        )
     from scipy import special
 
     half = float(special.stdtrit(len(values) - 1, 0.5 + confidence / 2)) * spread / math.sqrt(len(values))

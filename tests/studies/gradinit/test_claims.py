@@ -61,6 +61,8 @@ def test_students_interval_by_hand():
     assert (lone.estimate, lone.low, lone.high) == (0.4, -math.inf, math.inf)
     same = student_mean([0.3 - 0.1, 0.2, 0.5 - 0.3])
     assert same.low == same.estimate == same.high == 0.2
+    two, none = student_mean([0.2, 0.5 - 0.3]), student_mean([0.0, 0.0])
+    assert (two.estimate, two.low, two.high) == (0.2, -math.inf, math.inf) and none.low == none.high == 0.0
     with pytest.raises(ValueError, match="found no values"):
         student_mean([])
 
