@@ -65,6 +65,30 @@ def test_show_prints_the_verdict_on_a_claim(checkout: Path, capsys: pytest.Captu
     assert capsys.readouterr().out.startswith("claim:l2_bound_holds: not run\n")
 
 
+def test_show_uses_the_published_runs_if_there_are_none_of_the_study(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    published = checkout / "results/published/mini"
+    shutil.copytree(
+        REPOSITORY / "results/published/mini", published, ignore=shutil.ignore_patterns("*.png", "*.html")
+    )
+    assert cli.main(["show", "claim:gp_is_distance_aware"]) == 0
+    said = capsys.readouterr()
+    assert said.err == "no run of lrformer in results/mini: shown from results/published/mini\n"
+    assert "not run" not in said.out.splitlines()[0] and "Suspected cause: " in said.out
+    assert cli.main(["show", "claim:l2_bound_holds"]) == 0  # a study with a run of one's own stays by itself
+    said = capsys.readouterr()
+    assert said.err == "" and said.out.startswith("claim:l2_bound_holds: not run\n")
+    assert cli.main(["show", "claim:l2_bound_holds", "--from", str(published)]) == 0
+    said = capsys.readouterr()
+    assert said.err == "" and "not run" not in said.out.splitlines()[0]
+    assert cli.main(["show", "addition.lrformer_training", "--from", str(published)]) == 0
+    shown = checkout / "results/mini/shown/tables/addition.lrformer_training.md"
+    assert capsys.readouterr().out.startswith(shown.read_text().rstrip())
+    assert cli.main(["show", "claim:l2_bound_holds", "--from", str(checkout / "docs")]) == 3
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 def test_show_renders_a_table_and_prints_it(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["show", "addition.l2_attention_constructions"]) == 0
     said = capsys.readouterr().out

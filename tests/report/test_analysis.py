@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from relearn.report import analysis, claims
+from relearn.report import analysis, claims, claims_formats
 
 from .conftest import FOLDERS, SECTIONS
 
@@ -49,13 +49,18 @@ def test_a_text_for_another_verdict_is_out_of_date(judged, tmp_path):
     texts = analysis.load(write(tmp_path, ENTRY, claim.id))
     assert not analysis.explain([claim], texts, "mini")[0].stale
     moved = analysis.explain([replace(claim, verdict="contradicted")], texts, "mini")
-    assert moved[0].stale and "Out of date: written for the verdict direction" in analysis.markdown(moved)
+    (lines,) = analysis.paragraphs(moved).values()
+    assert moved[0].stale and lines[0] == "Out of date: written for the verdict direction."
 
 
-def test_markdown_says_what_is_not_written(judged):
-    text = analysis.markdown(analysis.explain(judged, {}, "mini"))
-    assert text.count(analysis.NONE_WRITTEN) == text.count("### ")
-    assert analysis.markdown([]) == ""
+def test_a_claim_has_its_analysis_in_its_own_details(judged, tmp_path):
+    named = next(claim for claim in judged if claim.id == "knn_beats_baselines")
+    texts = analysis.load(write(tmp_path, ENTRY, named.id))
+    explained = analysis.explain(judged, texts, "mini")
+    page = claims_formats.markdown(judged, "mini", why=analysis.paragraphs(explained))
+    details = page.partition(f"### {named.id}: ")[2].partition("\n### ")[0]
+    assert "\nWhy not: Few.\n" in details and page.count("Why not: ") == 1
+    assert page.count(analysis.NONE_WRITTEN) == len(explained) - 1
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,7 @@ def _whole(
     settings = _settings(args.params, folders, new / "settings.md")
     entries = {name: errata.load({name: folder}) for name, folder in folders.items()}
     text = {
-        "claims.md": claims_formats.markdown(judged, scale, layout.run) + analysis.markdown(explained),
+        "claims.md": claims_formats.markdown(judged, scale, layout.run, analysis.paragraphs(explained)),
         "claims.json": claims_formats.as_json(judged, scale),
         "coverage.csv": table_formats.csv_text(coverage.FIELDS, coverage.table(coverages, scale)),
         "metrics.json": summary.metrics(scale, judged, coverages, tables),

@@ -1,6 +1,7 @@
 """relearn show: render a table, a figure, a claim or a whole paper from the runs that are there, and print the result.
 
-Nothing is run. `relearn reproduce` runs what is missing and ends with the same output.
+Nothing is run. Without a run of the study in results/<scale>, the published runs are shown. `relearn reproduce` runs what is missing
+and ends with the same output.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from relearn.cli import targets
 from relearn.cli.targets import Target
 
 RESULTS = Path("results")
+PUBLISHED = "published"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("target", nargs="+", help="as `relearn list` names them: kim2020, table2.2, claim:NAME, …")
     add("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
     add("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
+    add(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FOLDER",
+        help="use the runs of this folder; default: results/<scale>, or results/published/<scale> without a run of the study there",
+    )
 
 
 def main(args: argparse.Namespace) -> int:
@@ -31,22 +40,49 @@ def main(args: argparse.Namespace) -> int:
 
     Raises:
         ValueError: no such target, or no run of the scale.
+        FileNotFoundError: ``--from`` names a folder without runs.
     """
+    from relearn.runs.run_store import is_store
     from relearn.studies import parameters
 
     wanted = [targets.find(name) for name in args.target]
     scale = parameters.load(args.params, args.scale)["scale"]
+    if args.source and not is_store(args.source) and not (args.source / "runs").is_dir():
+        raise FileNotFoundError(
+            f"--from {args.source}: no runs in it; allowed: a folder with runs/ or runs.parquet"
+        )
     for target in wanted:
-        print(text(target, scale, args.params), end="")
+        source = args.source or runs_of(target, scale)
+        if source != RESULTS / scale and not args.source:
+            print(
+                f"no run of {' or '.join(target.studies)} in {RESULTS / scale}: shown from {source}",
+                file=sys.stderr,
+            )
+        print(text(target, scale, args.params, source), end="")
     return 0
 
 
-def text(target: Target, scale: str, params: Path) -> str:
-    """The result of a target in Markdown; tables, figures and the report are rendered on the way."""
-    root = RESULTS / scale
+def runs_of(target: Target, scale: str) -> Path:
+    """The folder of results, or the published set if only that has runs of the target's studies."""
+    from relearn.runs.run_store import is_store
+
+    own, published = RESULTS / scale, RESULTS / PUBLISHED / scale
+    here = any((own / "runs" / study).is_dir() for study in target.studies)
+    return own if here or not is_store(published) else published
+
+
+def text(target: Target, scale: str, params: Path, source: Path | None = None) -> str:
+    """The result of a target in Markdown; tables, figures and the report are rendered on the way.
+
+    What is rendered from another folder than results/<scale> lies in its subfolder ``shown``.
+    """
+    own = RESULTS / scale
+    source = source or own
+    root = own if source == own else own / "shown"
     if target.kind == "claims":
-        return _claim(target, root, scale)
-    _render(["--root", str(root), "--scale", scale, "--params", str(params), *_only(target)])
+        return _claim(target, source, scale)
+    where = ["--root", str(root), "--from", str(source), "--scale", scale, "--params", str(params)]
+    _render([*where, *_only(target)])
     if target.kind == "tables":
         file = root / "tables" / f"{target.id}.md"
         return f"{file.read_text(encoding='utf-8').rstrip()}\n\ntable: {file} (also .csv, .tex)\n"
@@ -79,7 +115,7 @@ def _render(words: list[str]) -> None:
 
 def _claim(target: Target, root: Path, scale: str) -> str:
     """The verdict on one claim and its evidence."""
-    from relearn.report import claims, claims_formats, runs
+    from relearn.report import analysis, claims, claims_formats, runs
     from relearn.report.quantities import Evidence
     from relearn.studies.study import load
 
@@ -98,5 +134,8 @@ def _claim(target: Target, root: Path, scale: str) -> str:
     ]
     text += [f"decided by: {entry['predicate']}"]
     text += [line for line in lines if line.startswith("- ") and not line.startswith("- [")]
+    explained = analysis.explain(judged, analysis.load({study.name: study.reported}), scale)
+    for paragraphs in analysis.paragraphs(explained).values():
+        text += paragraphs
     text += [f"not run: {lacking}" for lacking in judged[0].missing]
     return "\n".join([*text, *(f"left out: {problem}" for problem in problems)]) + "\n"

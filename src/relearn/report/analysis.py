@@ -94,20 +94,16 @@ def explain(
     ]
 
 
-def markdown(explained: Sequence[Explained]) -> str:
-    """The section as Markdown; empty if every judged claim was reproduced."""
-    if not explained:
-        return ""
-    lines = ["## Why not", ""]
-    for one in explained:
-        lines += [f"### {one.claim.id}: {one.claim.verdict.replace('_', ' ')}", ""]
-        if one.analysis is None:
-            lines += [NONE_WRITTEN, ""]
-            continue
-        if one.stale:
-            lines += [f"Out of date: written for the verdict {one.analysis.verdict}.", ""]
-        lines += [one.analysis.text, ""]
-        if one.analysis.experiment:
-            lines += [f"Experiment: {one.analysis.experiment}", ""]
-        lines += [f"Suspected cause: {one.cause}; {one.analysis.date}, commit {one.analysis.commit}.", ""]
-    return "\n".join(lines)
+def paragraphs(explained: Sequence[Explained]) -> dict[tuple[str, str], list[str]]:
+    """The paragraphs of each analysis by section and id of its claim."""
+    return {(one.claim.section, one.claim.id): _paragraphs(one) for one in explained}
+
+
+def _paragraphs(one: Explained) -> list[str]:
+    if one.analysis is None:
+        return [NONE_WRITTEN]
+    found = [f"Out of date: written for the verdict {one.analysis.verdict}."] if one.stale else []
+    found.append(f"Why not: {one.analysis.text}")
+    if one.analysis.experiment:
+        found.append(f"Experiment: {one.analysis.experiment}")
+    return [*found, f"Suspected cause: {one.cause}; {one.analysis.date}, commit {one.analysis.commit}."]

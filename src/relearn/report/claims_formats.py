@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from relearn.report import verdict_words as words
@@ -96,11 +97,17 @@ def remarks(claim: Claim) -> list[str]:
     return [*lines, *claim.data.get("outdated", ()), *claim.beside[:1]]
 
 
-def markdown(claims: Sequence[Claim], scale: str, link: Callable[[str], str] = PIPELINE.run) -> str:
+def markdown(
+    claims: Sequence[Claim],
+    scale: str,
+    link: Callable[[str], str] = PIPELINE.run,
+    why: Mapping[tuple[str, str], Sequence[str]] = MappingProxyType({}),
+) -> str:
     """All claims: one table per section, then the details of each claim that has a verdict.
 
     Args:
         link: maps a run's folder to its link; empty if it has none.
+        why: paragraphs on the cause of a verdict, by section and id.
     """
     counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in tally(claims).items())
     checks = [claim for claim in claims if claim.kind == "check"]
@@ -134,16 +141,18 @@ def markdown(claims: Sequence[Claim], scale: str, link: Callable[[str], str] = P
             lines.append(pipes(*cells))
         lines.append("")
         for claim in group:
-            lines += _details(claim, link)
+            lines += _details(claim, link, why.get((claim.section, claim.id), ()))
     return "\n".join(lines)
 
 
-def _details(claim: Claim, link: Callable[[str], str]) -> list[str]:
+def _details(claim: Claim, link: Callable[[str], str], why: Sequence[str]) -> list[str]:
     lines = [
         f"### {claim.id}: {word(claim)}",
         "",
         f"{claim.says} ({claim.source}). Decided by: {claim.predicate}.",
     ]
+    for paragraph in why if claim.parts else ():
+        lines += ["", paragraph]
     lines += ["", *(f"- {line}" for line in remarks(claim))]
     for part in claim.parts:
         method = part.method if isinstance(part, Comparison) else "exact"
