@@ -147,7 +147,7 @@ def test_ctrl_c_while_it_renders_and_then_the_same_command(finished: Scratch) ->
 
 
 def test_a_table_and_a_claim_are_targets_and_plan_what_they_need(scratch: Scratch) -> None:
-    names = ["table2.2", "claim:hull_proposition"]
+    names = ["table2.2", "zhu2022.fig2.5", "claim:hull_proposition"]
     said = scratch.run("snakemake", "-n", "--", *names).stdout
     plans = targets.plans(parameters.load(scratch.root / "params.yaml"))
     records = [path for name in names for path in targets.records(targets.find(name), plans)[0]]

@@ -1,18 +1,18 @@
 # Targets requested by name (`snakemake --cores all table2.2`, `relearn list`): their runs, then a table, figure, verdict or report.
 from relearn.cli import targets as named_targets
 
-NAMED = {name: one for name, one in named_targets.targets().items() if one.kind != "studies"}
+NAMED = {name: one for name, one in named_targets.with_whole_ids().items() if one.kind != "studies"}
 
 
-for target in NAMED.values():
+for name, target in NAMED.items():
 
     rule:
         name:
-            target.name
+            name
         input:
             lambda wildcards, target=target: named_targets.records(target, PLANS)[0],
         log:
-            f"{ROOT}/logs/targets/{target.name.replace(':', '_')}.log",
+            f"{ROOT}/logs/targets/{name.replace(':', '_')}.log",
         conda:
             ENVIRONMENT
         threads: 1

@@ -84,6 +84,12 @@ def targets() -> dict[str, Target]:
     return {target.name: target for target in found}
 
 
+def with_whole_ids() -> dict[str, Target]:
+    """As :func:`targets`, and every table and figure by its whole id, too, where its name is shorter."""
+    known = targets()
+    return known | {one.id: one for one in known.values() if one.kind in ("tables", "figures")}
+
+
 def find(name: str) -> Target:
     """The target of this name; a claim may be given without ``claim:``, an artefact by its whole id.
 
