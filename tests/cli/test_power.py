@@ -53,7 +53,7 @@ def test_all_claims_end_with_how_many_are_open(root: Path, capsys: pytest.Captur
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["cp_beat_fc"], "claim: found cp_beat_fc, nearest: cp_beats_fc"), ([], "no sound record of scale")],
+    [(["cp_beat_fc"], "claim: found 'cp_beat_fc', nearest: cp_beats_fc"), ([], "no sound record of scale")],
 )
 def test_a_wrong_call_is_one_line(
     root: Path, tmp_path: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]

@@ -1,11 +1,16 @@
 """Every error that a user can cause: its status and its one line."""
 
+import csv
 import errno
+import pickle
+import tarfile
 import warnings
+import zipfile
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from safetensors import SafetensorError
 
 from relearn.data.remote import DownloadError
@@ -26,6 +31,12 @@ CASES = [
     (ModuleNotFoundError("No module named 'mlflow'"), 2),
     (RecordError("record.json: torn"), 3),
     (raised(RecordError("a: needs to write there"), OSError(errno.EROFS, "Read-only")), 4),
+    (EOFError("Ran out of input"), 3),
+    (pickle.UnpicklingError("invalid load key"), 3),
+    (zipfile.BadZipFile("File is not a zip file"), 3),
+    (tarfile.ReadError("unexpected end of data"), 3),
+    (csv.Error("field larger than field limit (131072)"), 3),
+    (yaml.YAMLError("while parsing"), 3),
     (FileNotFoundError(errno.ENOENT, "No such file", "x"), 3),
     (DownloadError("cifar: offline"), 3),
     (SafetensorError("Error while deserializing: header too large"), 3),

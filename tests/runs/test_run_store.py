@@ -137,6 +137,24 @@ def test_a_file_that_is_no_store_is_named_in_one_line(tmp_path: Path) -> None:
         Store(tmp_path).read_all()
 
 
+def test_a_run_counts_once_and_a_table_without_its_columns_is_named(folder: Path, tmp_path: Path) -> None:
+    store = stored(folder, tmp_path)
+    path = tmp_path / "runs.parquet"
+    table = parquet_file.read(path)
+    marked = parquet_file.json_columns(table)
+    columns = table.to_pydict()
+    parquet_file.write(path, {name: values + values[:1] for name, values in columns.items()}, marked)
+    records, problems = store.read_all()
+    assert len(records) == table.num_rows and len({one["path"] for one in records}) == len(records)
+    (problem,) = problems
+    assert problem == f"{records[0]['path']}: a second row of this run in runs.parquet"
+    parquet_file.write(path, {name: values for name, values in columns.items() if name != "settings"}, marked)
+    with pytest.raises(
+        record.RecordError, match=r"runs\.parquet: no column 'settings', so it is no table of runs$"
+    ):
+        store.read_all()
+
+
 PLAIN = (
     st.none()
     | st.booleans()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from relearn import __version__
 from relearn.cli import checkout
@@ -34,15 +35,34 @@ VERBS = (
 )
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser that reports wrong use in one line."""
+
+    def print_help(self, file: Any = None) -> None:
+        print(self.format_help(), end="", file=file)  # argparse would hide that the disk is full
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(exits.USE, f"{self.prog}: {message}; `{self.prog} --help` says more\n")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one step or verb; every error that a user can cause is reported in one line on stderr."""
-    argv = sys.argv[1:] if argv is None else argv
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
+            stream.reconfigure(errors="replace")
+    try:
+        return _main(sys.argv[1:] if argv is None else argv)
+    except KeyboardInterrupt:  # while it still imports
+        print("relearn: interrupted", file=sys.stderr)
+        return exits.SIGINT
+
+
+def _main(argv: list[str]) -> int:
     name = argv[0] if argv else "--help"
     if name in ("-h", "--help"):
         return exits.run_guarded(name, _help)
     if name == "--version":
-        print(f"relearn {__version__}")
-        return 0
+        return exits.run_guarded(name, _version)
     options_follow = len(argv) > 1 and argv[1].startswith("-")
     if name in STUDIES and not (name in VERBS and options_follow):  # `robustness` is a study and a verb
         return _step(load(name), argv)
@@ -51,7 +71,10 @@ def main(argv: list[str] | None = None) -> int:
     module = f"relearn.cli.{name.replace('-', '_')}"
     parser = _parser(argv[:1], module)
     import_module(module).add_arguments(parser)
-    args = parser.parse_args(argv[1:], argparse.Namespace(command=name))
+    args = argparse.Namespace(command=name)
+    stopped = _parse(name, parser, argv[1:], args)
+    if stopped is not None:
+        return stopped
 
     def call() -> int:
         checkout.enter(args, parser)
@@ -71,7 +94,10 @@ def _step(study: Study, argv: list[str]) -> int:
         return _unknown(name, tuple(study.steps), f"no step of {study.name}")
     parser = _parser(argv[:2], study.steps[name])
     add_step_arguments(parser)
-    args = parser.parse_args(argv[2:], argparse.Namespace(study=study.name, step=name))
+    args = argparse.Namespace(study=study.name, step=name)
+    stopped = _parse(f"{study.name} {name}", parser, argv[2:], args)
+    if stopped is not None:
+        return stopped
 
     from relearn.cli import processes
     from relearn.runs import console
@@ -92,10 +118,32 @@ def _step(study: Study, argv: list[str]) -> int:
         return exits.run_guarded(f"{study.name} {name}", call)
 
 
+def _parse(
+    name: str, parser: argparse.ArgumentParser, words: list[str], args: argparse.Namespace
+) -> int | None:
+    """Fill ``args``; the exit status if the words were wrong or asked for help."""
+    done = False
+
+    def call() -> int:
+        nonlocal done
+        try:
+            parser.parse_args(words, args)
+        except SystemExit as end:
+            return int(end.code or 0)
+        done = True
+        return 0
+
+    status = exits.run_guarded(name, call)
+    return None if done and status == 0 else status
+
+
+def _version() -> int:
+    print(f"relearn {__version__}")
+    return 0
+
+
 def _parser(words: list[str], module: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=" ".join(["relearn", *words]), formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog=" ".join(["relearn", *words]), formatter_class=argparse.RawDescriptionHelpFormatter)
     if {"-h", "--help"} & set(sys.argv):
         from relearn.cli import overview
 

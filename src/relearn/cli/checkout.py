@@ -7,7 +7,10 @@ import os
 from pathlib import Path
 
 FILES = ("params.yaml", "Snakefile")  # in the root of every checkout
-NEED_ONE = ("list", "reproduce", "show", "open", "render", "validate", "dvc", "plan", "power", "code", "jobs")
+NEED_ONE = (
+    *("list", "reproduce", "show", "open", "render", "validate", "dvc", "plan", "power", "code", "jobs"),
+    *("pack", "adopt", "recover", "compare"),
+)
 
 
 def enter(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:

@@ -91,10 +91,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     names = ("scale", "device", "precision")
     config = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    jobs = plan(args.target, config)
+    jobs = plan([_as_snakemake_has_it(name) for name in args.target], config)
     arguments = [word for name, value in config.items() for word in (f"--{name}", value)] + args.target
     sys.stdout.write(script(jobs, " ".join(["", *map(shlex.quote, arguments)])))
     return 0
+
+
+def _as_snakemake_has_it(name: str) -> str:
+    """A claim without ``claim:`` with it; any other name as it is."""
+    from relearn.cli.targets import CLAIM, targets
+
+    return f"{CLAIM}{name}" if f"{CLAIM}{name}" in targets() else name
 
 
 def script(jobs: Sequence[Job], arguments: str = "") -> str:

@@ -69,6 +69,8 @@ def main(args: argparse.Namespace) -> int:
     on = machine.this_machine(args.cores) if args.device == "cpu" else machine.device(args.device)
     on = replace(on.at(args.precision), jobs_per_device=args.jobs_per_device)
     found = summary.forecast(params, targets.selection(args.target, params), on=on, studies=args.study)
+    if args.target and args.study and not found.parts:
+        raise ValueError(f"--study {' '.join(args.study)}: no run of {' '.join(args.target)} is of it")
     if args.json:
         import json
 

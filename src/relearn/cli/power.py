@@ -28,6 +28,7 @@ def main(args: argparse.Namespace) -> int:
     Raises:
         ValueError: an unknown claim or scale, or no records.
     """
+    from relearn.cli import targets
     from relearn.params.places import place
     from relearn.report import claim_cost, designs, undecided, undecided_formats
     from relearn.studies import parameters
@@ -36,13 +37,14 @@ def main(args: argparse.Namespace) -> int:
     values = parameters.load(args.params, args.scale)
     scale = values["scale"]
     judged, runs = judge(scale, args.root)
-    wanted = [claim for claim in judged if args.claim in (None, claim.id)]
+    asked = args.claim and args.claim.removeprefix(targets.CLAIM)
+    wanted = [claim for claim in judged if asked in (None, claim.id, f"{claim.section}.{claim.id}")]
     if not wanted:
         from relearn.params.messages import guess
 
-        meant = guess(args.claim, [claim.id for claim in judged])
+        meant = guess(asked, [claim.id for claim in judged])
         hint = f", nearest: {meant}" if meant else ""
-        raise ValueError(f"claim: found {args.claim}{hint}; allowed: an id of claims.md")
+        raise ValueError(f"claim: found {args.claim!r}{hint}; allowed: an id of claims.md")
     folders = {study.name: study.reported for study in all_studies()}
     found = undecided.all_of(
         wanted,

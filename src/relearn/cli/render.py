@@ -124,13 +124,13 @@ def write(
     studies = all_studies()
     renderers = {study.name: study.figures for study in studies}
     loaded = artefacts.load({study.name: study.reported for study in studies})
-    for name in args.artefact or ():
-        if name not in loaded:
-            raise ValueError(f"--artefact: {_unknown(name, list(loaded))}")
+    if args.cores is not None and args.cores < 1:
+        raise ValueError(f"--cores: found {args.cores}, allowed: at least 1")
+    wanted = [_whole_id(name, list(loaded)) for name in args.artefact or ()]
     evidence = {study: Evidence(run for run in found if run.study == study) for study in _studies(loaded)}
     defined = {name: artefacts.expand_rows(one, evidence[one.study].runs) for name, one in loaded.items()}
     tables, coverages = {}, []
-    chosen = [defined[name] for name in args.artefact or defined]
+    chosen = [defined[name] for name in wanted or defined]
     draw([one for one in chosen if one.kind != "table"], evidence, renderers, new / "figures", args)
     for artefact in chosen:
         known = evidence[artefact.study]
@@ -175,12 +175,16 @@ def draw(
         drawn.write({**before.entries, **found}, folder)
 
 
-def _unknown(name: str, known: Sequence[str]) -> str:
+def _whole_id(name: str, known: Sequence[str]) -> str:
+    """The id of a table or figure that is named as `relearn list` names it."""
     from relearn.params.messages import guess
 
-    meant = guess(name, known)
-    hint = f"nearest: {meant}; " if meant else ""
-    return f"found {name}, {hint}allowed: {', '.join(known)}"
+    meant = [one for one in known if name in (one, one.partition(".")[2])]
+    if len(meant) == 1:
+        return meant[0]
+    near = guess(name, known)
+    hint = f"nearest: {near}; " if near else ""
+    raise ValueError(f"--artefact: found {name}, {hint}allowed: {', '.join(meant or known)}")
 
 
 def _studies(defined: dict[str, Any]) -> list[str]:

@@ -37,10 +37,14 @@ def main(args: argparse.Namespace) -> int:
     from relearn.cli import show
     from relearn.studies import parameters
 
+    if args.cores != ALL and not (args.cores.isdecimal() and int(args.cores)):
+        raise ValueError(f"--cores: found {args.cores}, allowed: all, or a number of at least 1")
+    values = parameters.load("params.yaml", args.scale)
     if args.target == [ALL]:
         return _snakemake(args, [])
+    if ALL in args.target:
+        raise ValueError(f"found {ALL} with other targets, allowed: {ALL} alone, or others without it")
     wanted = [targets.find(name) for name in args.target]
-    values = parameters.load("params.yaml", args.scale)
     plans = targets.plans(values)
     for target in wanted:
         print(announce(target, plans, values["scale"]), file=sys.stderr, flush=True)

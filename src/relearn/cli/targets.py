@@ -97,6 +97,8 @@ def find(name: str) -> Target:
         ValueError: no target or several have this name; the message lists the nearest.
     """
     known = targets()
+    if not name:
+        raise ValueError("found an empty name, allowed: one that `relearn list` names")
     for one in (name, f"{CLAIM}{name}"):
         if one in known:
             return known[one]

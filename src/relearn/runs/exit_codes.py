@@ -25,6 +25,13 @@ from relearn.runs import memory
 from relearn.runs.atomic_files import RESOURCE_FAULTS
 
 USE, DATA, RESOURCE, NUMERICAL, SIGINT, READER_GONE = 2, 3, 4, 5, 130, 141
+DAMAGED = {
+    "EOFError",
+    "PickleError",
+    "BadZipFile",
+    "TarError",
+    "YAMLError",
+}  # of readers that are not imported for their names
 
 
 def run_guarded(command: str, call: Callable[[], int]) -> int:
@@ -33,7 +40,8 @@ def run_guarded(command: str, call: Callable[[], int]) -> int:
     warnings.formatwarning = lambda message, *_, **__: f"relearn {command}: {_one_line(message)}\n"
     try:
         done = call()
-        sys.stdout.flush()  # here, where a closed pipe can still be distinguished from other errors
+        if sys.stdout:  # None if it was closed before the start
+            sys.stdout.flush()  # here, where a closed pipe can still be distinguished from other errors
         return done
     except KeyboardInterrupt:
         print(f"relearn {command}: interrupted", file=sys.stderr)
@@ -63,6 +71,8 @@ def status(error: Exception) -> int | None:
     if kind == "RecordError":
         return RESOURCE if isinstance(error.__cause__, OSError) else DATA
     if isinstance(error, (FileNotFoundError, PermissionError)) or kind == "DownloadError":
+        return DATA
+    if DAMAGED & {one.__name__ for one in type(error).__mro__} or type(error).__module__ == "_csv":
         return DATA
     if isinstance(error, ArithmeticError) or kind == "LinAlgError":
         return NUMERICAL

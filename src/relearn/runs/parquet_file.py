@@ -22,7 +22,10 @@ def read(path: Path) -> Any:
     try:
         return parquet.read_table(path)
     except (ArrowException, OSError) as error:
-        raise RecordError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
+        reason = (
+            error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]
+        )
+        raise RecordError(f"{path}: cannot be read: {reason}") from None
 
 
 def json_columns(table: Any) -> set[str]:

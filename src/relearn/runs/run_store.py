@@ -48,18 +48,23 @@ class Store:
 
         As when read from a folder, each record has the added key ``path``: the store's path and the run's folder.
         """
-        found, problems = [], []
+        found, problems = dict[str, Record](), []
         for folder, record in self._rows():
             path = (self.folder / folder).as_posix()
-            if checksum(record) == record["sha256"]:
-                found.append({**record, "path": path})
+            if path in found:
+                problems.append(f"{path}: a second row of this run in {RUNS}")
+            elif checksum(record) == record["sha256"]:
+                found[path] = {**record, "path": path}
             else:
                 problems.append(f"{path}/{NAME}: edited, its content does not match its sha256")
-        return found, problems
+        return list(found.values()), problems
 
     def _rows(self) -> list[tuple[str, Record]]:
         table = parquet_file.read(self.folder / RUNS)
-        return record_rows.records(table.to_pylist(), parquet_file.json_columns(table))
+        try:
+            return record_rows.records(table.to_pylist(), parquet_file.json_columns(table))
+        except KeyError as error:
+            raise RecordError(f"{self.folder / RUNS}: no column {error}, so it is no table of runs") from None
 
     def has(self, record: Record, name: str) -> bool:
         """Whether the store holds this artefact of one of its records."""

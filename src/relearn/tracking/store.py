@@ -25,8 +25,17 @@ def store_uri(uri: str | None = None) -> str:
 
 
 def database(uri: str) -> Path | None:
-    """The file of a SQLite URI; None for other stores."""
-    return Path(uri.removeprefix("sqlite:///")).absolute() if uri.startswith("sqlite:///") else None
+    """The file of a SQLite URI; None for other stores.
+
+    Raises:
+        ValueError: the URI names a folder, or SQLite's store in memory, which would end with the process.
+    """
+    if not uri.startswith("sqlite:"):
+        return None
+    name = uri.removeprefix("sqlite:///")
+    if name in ("", ":memory:") or not uri.startswith("sqlite:///") or Path(name).is_dir():
+        raise ValueError(f"tracking URI: found {uri}, allowed: sqlite:///PATH/mlflow.db, a file")
+    return Path(name).absolute()
 
 
 def artifact_folder(uri: str) -> Path | None:
