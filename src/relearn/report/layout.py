@@ -37,6 +37,11 @@ class Layout:
             return [f"tables/{artefact.id}{kind}" for kind in (".csv", f".{artefact.over}s.csv", ".tex")]
         return [f"figures/{artefact.id}{kind}" for kind in (".csv", ".pdf")]
 
+    @property
+    def deviations(self) -> str:
+        """The file that lists the deviations, if the page only links to it: a published set has them once."""
+        return "deviations.md" if self.published else ""
+
     def run(self, folder: str) -> str:
         """The link to a run's record; empty if there is none."""
         return "" if self.published else f"{folder}/record.json"

@@ -101,6 +101,7 @@ def html(
             forest_marks=_forest_marks(root, shown),
             forest_caption=claims_forest.CAPTION,
             link=layout.run,
+            listed_in=layout.deviations,
             studies=shown,
             shared_deviations=studies.shared_deviations(about, deviations),
             no_deviations=no_deviations if deviations is None else "",

@@ -188,7 +188,11 @@ def history(best: float, steps: Sequence[int] = (0, 100, 200, 300, 400)) -> list
 
 
 def language(root: Path, attention: str, layers: int, best: float | None, **more: Any) -> Path:
-    """A language model with its best test NLL; ``valid`` chooses between recipes and follows it by default."""
+    """A language model with its best test NLL; ``valid`` chooses between recipes and follows it by default.
+
+    ``without`` is the test NLL without attention.
+    """
+    without = more.pop("without", None)
     recipe, valid = more.pop("recipe", WARMUP), more.pop("valid", best)
     labels = {"attention": attention, "layers": str(layers), "recipe": recipe}
     metrics: dict[str, float | None] = {
@@ -202,6 +206,8 @@ def language(root: Path, attention: str, layers: int, best: float | None, **more
             "test_bpc_best": best / math.log(2),
             "train_nll_nats": best - 0.05,
         }
+    if without is not None:
+        metrics["test_nll_without_attention_nats"] = without
     files = {"history.csv": more.pop("rows", None) or history(9.0 if best is None else best)}
     return write_run(root, "train_char_lm", labels, metrics, files=files, **more)
 

@@ -385,6 +385,17 @@ def test_too_few_seeds_or_no_floor_or_a_model_above_it_are_underpowered(tmp_path
     assert judged(evidence_of(tmp_path), "expressive").verdict == "identical"
 
 
+@pytest.mark.parametrize(("without", "used"), [(1.005, False), (1.02, True), (None, True)])
+def test_an_attention_that_can_be_switched_off_is_underpowered(tmp_path, without, used):
+    pretend.characters(tmp_path)
+    for attention in ("l2", "dp"):
+        trained(tmp_path, attention, 1, [1.0] * 3, without=without if attention == "l2" else 2.0)
+    trained(tmp_path, "l2", 3, [1.2] * 3, without=1.2)  # not the depth that counts
+    claim = judged(evidence_of(tmp_path), "expressive")
+    said = "l2 at 1.000 nats, and at 1.005 with its attention switched off, so it makes no use of it"
+    assert claim.reasons == (() if used else (said,))
+
+
 def test_of_two_texts_the_lower_floor_counts(tmp_path):
     pretend.characters(tmp_path, bigram=2.9)
     pretend.characters(tmp_path, bigram=2.7, dataset="pydoc_topics")
