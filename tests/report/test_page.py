@@ -213,7 +213,7 @@ def test_a_published_page_links_no_folder_of_a_run(make_page):
     reader.feed(make_page[0](layout=Layout(published=True)))
     beside = [link for link in reader.links if ":" not in link and not link.startswith(("#", "figures/"))]
     others = {link.partition("#")[0] for link in beside}
-    assert others == {"tables.md", "tables.parquet", "figures.parquet"}
+    assert others == {"deviations.md", "tables.md", "tables.parquet", "figures.parquet"}
     assert "runs/poisoning/train/" in make_page[0](layout=Layout(published=True))
 
 
