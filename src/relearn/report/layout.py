@@ -37,10 +37,9 @@ class Layout:
             return [f"tables/{artefact.id}{kind}" for kind in (".csv", f".{artefact.over}s.csv", ".tex")]
         return [f"figures/{artefact.id}{kind}" for kind in (".csv", ".pdf")]
 
-    @property
-    def deviations(self) -> str:
-        """The file that lists the deviations, if the page only links to it: a published set has them once."""
-        return "deviations.md" if self.published else ""
+    def instead(self, file: str) -> str:
+        """The file, if the page links to it instead of repeating it: a published set has each list once."""
+        return file if self.published else ""
 
     def run(self, folder: str) -> str:
         """The link to a run's record; empty if there is none."""
