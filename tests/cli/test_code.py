@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from relearn import cli
 from relearn.cli import code
 from relearn.cli.code import Made, versions
 from relearn.forecast import planned, state
@@ -106,3 +107,33 @@ def test_a_study_is_done_when_all_its_runs_are(
     assert called("--done", "lrformer") == 1
     assert capsys.readouterr().err == "lrformer: 1 of 19 runs to do\n"
     assert called("--done", "layer_scale") == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ["--done", "--out", "new"],
+            "--out new: found with --done, which writes nothing; allowed: one of them",
+        ),
+        ([""], "target: found '', allowed: "),
+        (["lrformer", " "], "target: found ' ', allowed: "),
+        (["--done", ""], "target: found '', allowed: "),
+        (["--out", "file"], "--out file: found a file, allowed: a folder"),
+    ],
+)
+def test_wrong_use_is_one_line_and_writes_nothing(
+    words: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("params.yaml", "Snakefile"):
+        (tmp_path / name).write_bytes((CHECKOUT / name).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("x")
+    assert cli.main(["code", *words]) == 2
+    out, said = capsys.readouterr()
+    assert out == "" and said.startswith(f"relearn code: {says}") and said.count("\n") == 1
+    assert not Path("new").exists() and Path("file").read_text() == "x"

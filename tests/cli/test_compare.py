@@ -101,14 +101,45 @@ def test_the_settings_that_differ_are_named(
         ),
         (["HEAD:small", "mini"], "relearn compare: HEAD:small: this commit has no results/published/small"),
         (["results", "mini"], "relearn compare: results: no claims.json; allowed: a folder that"),
-        (["--all", "mini", "--output=x"], "usage"),
+        (["--all", "mini", "--output=x"], "relearn compare: "),
     ],
 )
 def test_wrong_use_is_one_line(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if says == "usage":
-        with pytest.raises(SystemExit):
-            cli.main(["compare", *words])
-        return
-    assert cli.main(["compare", *words]) == 3
+    assert cli.main(["compare", *words]) == (2 if "--output=x" in words else 3)
     said = capsys.readouterr().err
     assert said.startswith(says) and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        ("params.yaml", "--page params.yaml: found no </main>, allowed: the report.html of a scale"),
+        ("nowhere", "--page nowhere: found no </main>"),
+        ("binary", "--page binary: 'utf-8' codec can't decode"),
+    ],
+)
+def test_a_wrong_page_is_refused_before_anything_is_written(
+    page: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("binary").write_bytes(b"\xff</main>")
+    assert cli.main(["compare", "HEAD", "mini", "--out", "told", "--page", page]) == 2
+    out, said = capsys.readouterr()
+    assert out == "" and said.startswith(f"relearn compare: {says}") and said.count("\n") == 1
+    assert not Path("told").exists()
+
+
+@pytest.mark.parametrize("out", ["params.yaml", "params.yaml/below", "dangling"])
+def test_a_file_is_no_folder(out: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("dangling").symlink_to("nowhere")
+    assert cli.main(["compare", "HEAD", "mini", "--out", out]) == 2
+    printed, said = capsys.readouterr()
+    assert printed == "" and said.startswith(f"relearn compare: --out {out}: found a file")
+    assert said.endswith("allowed: a folder\n") and said.count("\n") == 1
+
+
+def test_damage_in_a_commit_is_named_by_the_commit(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("results/published/mini/claims.json").write_text("{")
+    git("commit", "-qam", "torn")
+    assert cli.main(["compare", "HEAD", "mini"]) == 3
+    said = capsys.readouterr().err
+    assert said.startswith("relearn compare: HEAD: results/published/mini/claims.json: Expecting")

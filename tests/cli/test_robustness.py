@@ -187,7 +187,7 @@ def test_a_wrong_call_is_one_line(place: Path, tmp_path: Path, capsys: pytest.Ca
             2,
             "--interpolation 'nearest'; allowed",
         ),
-        (["--model", ours], 2, "sets is empty and there is no data"),
+        (["--model", ours], 2, "--set: found none, allowed: NAME=PLACE, at least once, with a name of val"),
         (
             ["--model", ours, "--set", f"val={val}", "--corruptions", "fogs"],
             2,
@@ -196,23 +196,75 @@ def test_a_wrong_call_is_one_line(place: Path, tmp_path: Path, capsys: pytest.Ca
         (
             ["--model", ours, "--set", f"val={val}", "--corruptions", "fog", "--severities", "6"],
             2,
-            "severity is 6; allowed: 1",
+            "--severities: found 6, allowed: 1 to 5",
         ),
         (["--model", ours, "--set", f"val={val}", "--pgd-eps", "0"], 2, "pgd.eps is [0.0]; allowed"),
     ):
         capsys.readouterr()
-        assert run(tmp_path, *words) == code, words
+        assert run(tmp_path / "out", *words) == code, words
         told = capsys.readouterr().err.strip().splitlines()
         assert len(told) == 1 and said in told[0], told
-    assert not (tmp_path / robustness.FILE).exists()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["--threads", "0"], 2, "--threads: found 0, allowed: at least 1"),
+        (["--batch-size", "0"], 2, "--batch-size: found 0, allowed: at least 1"),
+        (["--images", "-4"], 2, "--images: found -4, allowed: at least 0"),
+        (["--classes", "0"], 2, "--classes: found 0, allowed: at least 1"),
+        (["--size", "0"], 2, "--size: found 0, allowed: at least 1"),
+        (["--crop-ratio", "-1"], 2, "--crop-ratio: found -1, allowed: above 0, at most 1"),
+        (["--crop-ratio", "0"], 2, "--crop-ratio: found 0, allowed: above 0, at most 1"),
+        (["--cropped-ratio", "nan"], 2, "--cropped-ratio: found nan, allowed: above 0, at most 1"),
+        (["--severities", "1,9"], 2, "--severities: found 9, allowed: 1 to 5"),
+        (["--pgd-steps", "0"], 2, "--pgd-steps: found 0, allowed: at least 1"),
+        (["--reference", "nowhere.csv"], 3, "--reference nowhere.csv: no such file"),
+        (["--real-labels", "nowhere.json"], 3, "--real-labels nowhere.json: no such file"),
+    ],
+)
+def test_wrong_numbers_are_refused_before_anything_is_loaded(
+    words: list[str],
+    code: int,
+    says: str,
+    place: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(robustness, "network", lambda args: pytest.fail("it loads"))
+    threads = torch.get_num_threads()
+    val = ["--model", str(place / "ours.safetensors"), "--set", f"val={place / 'val'}"]
+    assert run(tmp_path / "out", *val, *words) == code
+    said = capsys.readouterr().err
+    assert said == f"relearn robustness: {says}\n" and not (tmp_path / "out").exists()
+    assert torch.get_num_threads() == threads
+
+
+def test_a_file_is_no_folder(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("x")
+    words = ["--model", str(place / "ours.safetensors"), "--set", f"val={place / 'val'}"]
+    assert run(tmp_path / "file", *words) == 2
+    said = capsys.readouterr().err
+    assert said == f"relearn robustness: --out {tmp_path / 'file'}: found a file, allowed: a folder\n"
+
+
+def test_an_unknown_device_leaves_no_folder(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--model", str(place / "ours.safetensors"), "--set", f"val={place / 'val'}", "--device", "tpu"]
+    assert cli.main(["robustness", *words, "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("relearn robustness: --device 'tpu'") and said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("word", ["v3=x", "val", "val=", "=x"])
 def test_sets_of_other_names_are_refused(
     word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit):
-        run(tmp_path, "--model", "resnet18", "--set", word)
+    assert run(tmp_path, "--model", "resnet18", "--set", word) == 2
     assert (
         "allowed is name=place with a name of val, real, v2, c, a, r, nine, cifar_c, test"
         in capsys.readouterr().err

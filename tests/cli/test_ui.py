@@ -38,6 +38,25 @@ def test_a_port_in_use_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
             ui.free_port("127.0.0.1", port)
 
 
+@pytest.mark.parametrize("port", ["99999", "-1", "0", "65536", "x"])
+def test_no_port_is_refused_at_once(
+    port: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ui, "main", lambda args: pytest.fail("it imports"))
+    assert cli.main(["ui", "--port", port]) == 2
+    said = capsys.readouterr().err
+    assert f"--port: found '{port}', allowed: 1 to 65535" in said and said.count("\n") == 1
+
+
+def test_the_last_port_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 65535))
+        taken.listen()
+        with pytest.raises(ValueError, match=r"--port 65535: taken"):
+            ui.free_port("127.0.0.1", 65535)
+
+
 def test_risky_defaults_are_off_unless_the_user_chose() -> None:
     assert ui.careful({"HOME": "/x"}) == {**ui.CAREFUL, "HOME": "/x"}
     assert (

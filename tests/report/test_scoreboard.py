@@ -30,7 +30,7 @@ def judged(section: str, name: str, verdict: str, **more: Any) -> dict[str, Any]
 def write(root: Path, folder: str, *claims: dict[str, Any], age: float = 0) -> None:
     path = root / folder / "claims.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"claims": list(claims)}))
+    path.write_text(json.dumps({"scale": "mini", "claims": list(claims)}))
     os.utime(path, (1e9 - age, 1e9 - age))
 
 
@@ -175,8 +175,9 @@ def test_what_cannot_be_read_is_one_line(
         begin, end = "<!-- scoreboard of {}: begin -->\n", "<!-- scoreboard of {}: end -->\n"
         text = {"page": "", "pair": begin + end + begin, "study": (begin + end).replace("{}", "third")}[fault]
         (results / "page.md").write_text(text.replace("{}", "first"))
-        arguments += ["--pages", str(results / "page.md")]
-    assert cli.main(arguments) == 2
+        arguments += ["--out", str(results / "new"), "--pages", str(results / "page.md")]
+    assert cli.main(arguments) == (3 if fault == "torn" else 2)
+    assert not (results / "new").exists()
     said = capsys.readouterr().err
     expected = {
         "nothing": "found no claims.json",
@@ -186,6 +187,18 @@ def test_what_cannot_be_read_is_one_line(
         "study": "page.md: found a table of 'third', allowed: of first, second",
     }
     assert expected[fault] in said and said.count("\n") == 1
+
+
+def test_a_file_is_no_folder(
+    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relearn.report.claims.load", lambda _: CLAIMS)
+    (results / "file").write_text("x")
+    for out in ("file", "file/below"):
+        assert cli.main(["scoreboard", "--results", str(results), "--out", str(results / out)]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"relearn scoreboard: --out {results / out}: found a file")
+        assert said.endswith("allowed: a folder\n") and said.count("\n") == 1
 
 
 @pytest.mark.parametrize(

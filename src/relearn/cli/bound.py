@@ -29,6 +29,18 @@ THEOREMS = {
     "T2": "cosine attention, inf-norm",
 }
 LENGTHS = (1, 2, 4, 8)
+NETWORK = {
+    "weights": None,
+    "classes": 1000,
+    "image_size": None,
+    "norm": "two",
+    "form": "tight",
+    "json": False,
+}
+"""The options that apply to a network, with their defaults."""
+SEARCH = {"starts": 6, "steps": 100, "width": 2, "heads": 1}
+"""Those of a search for a violation."""
+LEAST = {"classes": 1, "image_size": 1, "starts": 1, "steps": 0, "width": 1, "heads": 1}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,27 +49,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "model",
         help="a name of timm's registry, which has this project's networks, too; or K11, K11-causal, T1, T2",
     )
-    add("--weights", type=Path, help="a state_dict, .pth or .safetensors")
-    add("--classes", type=int, default=1000, help="default: 1000")
+    add("--weights", type=Path, help="a checkpoint of the network: .safetensors, .pth, .pt, .bin, .tar")
+    add("--classes", type=int, help="default: 1000")
     add("--image-size", type=int, help="default: the network's own, else 224")
-    add("--norm", default="two", choices=("two", "inf"), help="of images and logits; default: two")
-    add("--form", default="tight", choices=("printed", "corrected", "tight"))
-    add("--json", action="store_true", help="print all factors as JSON")
+    add("--norm", choices=("two", "inf"), help="of images and logits; default: two")
+    add("--form", choices=("printed", "corrected", "tight"), help="default: tight")
+    add("--json", action="store_true", default=None, help="print all factors as JSON")
     search = parser.add_argument_group("search for a violation of K11, T1 or T2")
-    search.add_argument(
-        "--starts", type=int, default=6, help="random starts for each number of tokens; default: 6"
-    )
-    search.add_argument("--steps", type=int, default=100, help="steps of Adam from each start; default: 100")
-    search.add_argument("--width", type=int, default=2, help="dimension of a token; default: 2")
-    search.add_argument("--heads", type=int, default=1, help="default: 1")
+    search.add_argument("--starts", type=int, help="random starts for each number of tokens; default: 6")
+    search.add_argument("--steps", type=int, help="steps of Adam from each start; default: 100")
+    search.add_argument("--width", type=int, help="dimension of a token; default: 2")
+    search.add_argument("--heads", type=int, help="default: 1")
 
 
 def main(args: argparse.Namespace) -> int:
     """Print the bound, or the layers that have none; or what a search for a violation found.
 
     Raises:
-        ValueError: an unknown network, weights that do not fit, or an input that the network does not take.
+        ValueError: an unknown network, an option that does not apply or has no sense, weights that do not fit, or an input that the
+            network does not take.
+        FileNotFoundError: no such file of weights.
     """
+    _settle(args)
     if args.model in THEOREMS:
         return _search(args)
     from importlib import import_module
@@ -68,19 +81,28 @@ def main(args: argparse.Namespace) -> int:
 
     timm_names.register()
     timm = import_module("timm")
-    from relearn.models import lipschitz_timm_rules
+    from relearn.models import checkpoints, lipschitz_timm_rules
     from relearn.models.lipschitz_bound import lipschitz_bound
 
+    if any(sign in args.model for sign in "/\\:") or not timm.is_model(args.model):
+        from relearn.params.messages import guess
+
+        meant = guess(args.model, [*THEOREMS, *timm.list_models()])
+        raise ValueError(
+            f"found {args.model}, allowed: a name of timm's registry, {', '.join(THEOREMS)}"
+            + (f"; nearest: {meant}" if meant else "")
+        )
+    if args.weights and not args.weights.is_file():
+        raise FileNotFoundError(f"--weights {args.weights}: no such file")
     try:
         torch.manual_seed(0)
         network = timm.create_model(args.model, num_classes=args.classes).eval()
     except RuntimeError as error:
         raise ValueError(f"found {args.model}: {str(error).splitlines()[0]}") from None
+    configured = getattr(network, "default_cfg", None) or {}
+    size = args.image_size or configured.get("input_size", (3, 224, 224))[-1]
     if args.weights:
-        network.load_state_dict(_state(args.weights))
-    size = (
-        args.image_size or (getattr(network, "default_cfg", None) or {}).get("input_size", (3, 224, 224))[-1]
-    )
+        network = checkpoints.load(args.model, args.weights, classes=args.classes, size=size).trunk
     if lacking := lipschitz_timm_rules.uncovered(network):
         leaves = sum(not any(module.children()) for module in network.modules())
         print(f"{args.model}: no bound; {len(lacking)} parts are not covered (of {leaves} layers)")
@@ -104,6 +126,25 @@ def main(args: argparse.Namespace) -> int:
     for one in sorted(found.parts, key=lambda part: -part.log)[:SHOWN]:
         print(f"  e^{one.log:6.2f}  {one.kind:24} {one.name}")
     return 0
+
+
+def _settle(args: argparse.Namespace) -> None:
+    """Set the defaults; refuse options of the other use, and numbers that are too small."""
+    proof = args.model in THEOREMS
+    mine, others = (SEARCH, NETWORK) if proof else (NETWORK, SEARCH)
+    given = {name for name in (*mine, *others) if getattr(args, name) is not None}
+    for name in others:
+        if name in given:
+            whose = "a network" if proof else ", ".join(THEOREMS)
+            raise ValueError(f"{_option(name)}: found with {args.model}, allowed only with {whose}")
+    for name, least in LEAST.items():
+        if name in given and getattr(args, name) < least:
+            raise ValueError(f"{_option(name)}: found {getattr(args, name)}, allowed: {least} or more")
+    vars(args).update({name: value for name, value in mine.items() if name not in given})
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _search(args: argparse.Namespace) -> int:
@@ -134,14 +175,3 @@ def _search(args: argparse.Namespace) -> int:
         print(f"{length:6}  {found.ratio:20.4f}  {found.first:13.4f}", flush=True)
         worst = max(worst, found.ratio)
     return int(worst > 1 + 1e-9)
-
-
-def _state(path: Path) -> dict:
-    import torch
-
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return load_file(path)
-    held = torch.load(path, map_location="cpu", weights_only=True)
-    return held.get("state_dict", held) if isinstance(held, dict) else held

@@ -46,10 +46,18 @@ def main(args: argparse.Namespace) -> int:
     """Print or write the versions, or report whether everything is done.
 
     Raises:
-        ValueError: parameters that cannot run, or a target that matches no run.
+        ValueError: parameters that cannot run, a target that matches no run, or an --out that is a file or has no effect.
     """
+    from relearn.cli import output_folder
     from relearn.studies import parameters
 
+    if args.done and args.out:
+        raise ValueError(f"--out {args.out}: found with --done, which writes nothing; allowed: one of them")
+    if args.out:
+        output_folder.check("--out", args.out)
+    if blank := [one for one in args.target if not one.strip()]:
+        allowed = f"a study ({', '.join(STUDIES)}), study/step, or a file or folder of a run"
+        raise ValueError(f"target: found {blank[0]!r}, allowed: {allowed}")
     params = parameters.load("params.yaml", scale=args.scale)
     if args.done:
         return _ask(params, args.target)

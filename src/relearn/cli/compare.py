@@ -40,19 +40,29 @@ def main(args: argparse.Namespace) -> int:
 
     Raises:
         FileNotFoundError: a side that is no scale, no folder and no commit, or that has no rendered results.
-        ValueError: a file that is no rendering, or a --page that is no report.
+        RecordError: a damaged claims.json or table.
+        ValueError: a --page that is no report, or a file in place of --out.
     """
+    from relearn.cli import output_folder
     from relearn.report import changed_settings, changes, changes_formats
     from relearn.runs.atomic_files import write
+    from relearn.runs.record_file import RecordError
 
+    if args.out:
+        output_folder.check("--out", args.out)
+    if args.page:
+        with_block(args.page, "")
+    words = (args.before, args.after)
     with tempfile.TemporaryDirectory() as place:
-        folders = [
-            resolve(word, args.scale, Path(place) / str(number))
-            for number, word in enumerate((args.before, args.after))
-        ]
-        before, after = (
-            changes.read(folder, word) for folder, word in zip(folders, (args.before, args.after))
-        )
+        unpacked = [Path(place) / str(number) for number in range(len(words))]
+        folders = [resolve(word, args.scale, at) for word, at in zip(words, unpacked)]
+        try:
+            before, after = (changes.read(folder, word) for folder, word in zip(folders, words))
+        except RecordError as error:  # the folder of a commit is known to the user by the commit
+            text = str(error)
+            for word, at in zip(words, unpacked):
+                text = text.replace(f"{at}/", f"{word}: ")
+            raise RecordError(text) from None
         differ = changes.compare(before, after)
         settings = changed_settings.compare([*zip(folders, (before.scale, after.scale))])
     columns = shutil.get_terminal_size((110, 24)).columns
@@ -80,7 +90,10 @@ def with_block(page: Path, block: str) -> str:
     Raises:
         ValueError: no file, or a file that is no report.
     """
-    text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    try:
+        text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    except ValueError as error:
+        raise ValueError(f"--page {page}: {error}, allowed: the report.html of a scale") from None
     head, begin, rest = text.partition(BEGIN)
     if begin:
         rest = rest.partition(END)[2]

@@ -26,11 +26,13 @@ def main(args: argparse.Namespace) -> int:
     """Write the pages.
 
     Raises:
-        ValueError: a study that does not exist.
+        ValueError: a study that does not exist, or a file in place of --out.
         FileNotFoundError: no folder of published results in the checkout.
     """
+    from relearn.cli import output_folder
     from relearn.report.site import build
 
+    output_folder.check("--out", args.out)
     names = [study.name for study in all_studies()]
     for name in args.study or ():
         if name not in names:

@@ -74,29 +74,35 @@ def check(name: str, arguments: dict[str, Any]) -> None:
     """Import the class and try its contract on 60 points.
 
     Raises:
-        ValueError: it cannot be imported or made, or its answer is not one of 1 and -1 for every point, twice the same.
+        ValueError: it cannot be imported, made or called, or its answer is not one of 1 and -1 for every point, twice the same.
     """
     import numpy as np
 
     module, colon, attribute = name.partition(":")
-    sys.path.insert(0, os.getcwd())
-    try:
-        made = getattr(importlib.import_module(module), attribute)(**arguments) if colon else None
-    except Exception as error:
-        raise ValueError(f"{name}: {type(error).__name__} {error}") from None
-    if made is None:
+    if not colon:
         raise ValueError(f"found {name}, allowed: MODULE:CLASS")
+    allowed = "allowed: 1 or -1 for each of 60 points from fit_predict(features, labels)"
     rng = np.random.default_rng(0)
     y = np.arange(60) % 3
     X = (rng.normal(size=(60, 8)) + 2 * np.eye(3, 8)[y]).astype(np.float32)
-    answers = [np.asarray(made.fit_predict(X.copy(), y.copy())) for _ in range(2)]
-    if answers[0].shape != (60,) or not set(answers[0].tolist()) <= {1, -1}:
-        found = f"shape {answers[0].shape}, values {sorted(set(answers[0].ravel().tolist()))[:4]}"
-        raise ValueError(f"{name}.fit_predict: found {found}, allowed: 1 or -1 for each of 60 points")
-    if not np.array_equal(answers[0], answers[1]):
+    sys.path.insert(0, os.getcwd())
+    try:
+        made = getattr(importlib.import_module(module), attribute)(**arguments)
+        given = [made.fit_predict(X.copy(), y.copy()) for _ in range(2)]
+    except Exception as error:
+        raise ValueError(f"{name}: found {type(error).__name__}: {str(error)[:200]}, {allowed}") from None
+    try:
+        answers = [np.asarray(one) for one in given]
+    except Exception:  # NumPy's for ragged lists, torch's for tensors with a gradient
         raise ValueError(
-            f"{name}.fit_predict: found two answers to the same points, allowed: one (give it a seed)"
-        )
+            f"{name}: found an answer of type {type(given[0]).__name__}, which is no array, {allowed}"
+        ) from None
+    values = answers[0].ravel().tolist()
+    if answers[0].shape != (60,) or any(one not in (1, -1) for one in values):
+        shown = ", ".join(sorted({repr(one)[:40] for one in values})[:4])
+        raise ValueError(f"{name}: found shape {answers[0].shape}, values [{shown}], {allowed}")
+    if not np.array_equal(answers[0], answers[1]):
+        raise ValueError(f"{name}: found two answers to the same points, allowed: one (give it a seed)")
 
 
 def load_results(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:

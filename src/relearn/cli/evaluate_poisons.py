@@ -1,6 +1,6 @@
 """relearn evaluate-poisons: measure poisons of your own on the recorded victims, beside the recorded attacks.
 
-    relearn evaluate-poisons my_poisons --setup digits-v1 --defences deep_knn l2_outliers
+    relearn evaluate-poisons my_poisons --setup digits-mini-v1 --defences deep_knn l2_outliers
 
 MY_POISONS is a safetensors or npz file with the array ``poisons`` of uint8, (T, k, C, H, W), for the first T targets of the set-up in
 its order, or a folder with one subfolder of k PNG files for each target; names are taken in their order. `relearn setups NAME` lists

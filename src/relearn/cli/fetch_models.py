@@ -12,8 +12,30 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from relearn.params.messages import format_value
+from relearn.params.reading import SCALES
+
+Rule = tuple[Callable[[Any], object], str]
+RULES: dict[str, Rule] = {
+    "scale": (lambda value: value in SCALES, ", ".join(SCALES)),
+    "commit": (lambda value: _matches("[0-9a-f]{40,64}", value), "the hexadecimal name of a commit"),
+    "runs": (lambda value: isinstance(value, list), "a list"),
+    "parts": (lambda value: isinstance(value, list) and value, "a list with at least one part"),
+}
+PART: dict[str, Rule] = {
+    "name": (
+        lambda value: _matches(r"[\w-][\w.-]*\.[0-9]+\.part", value),
+        "plain file names that end in .<number>.part",
+    ),
+    "size": (lambda value: type(value) is int and value > 0, "a number of bytes, 1 or more"),
+    "sha256": (lambda value: _matches("[0-9a-f]{64}", value), "64 hexadecimal digits"),
+}
+"""What a manifest and each of its parts hold: key → check and what it allows."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +73,8 @@ def _address(text: str) -> str | Path:
 def read(address: str | Path) -> tuple[bytes, str | Path]:
     """The bytes of the manifest, and the address or the path of its folder."""
     if isinstance(address, Path):
+        if address.is_dir():
+            raise ValueError(f"{address}: found a folder, allowed: the address or path of a manifest.json")
         return address.read_bytes(), address.parent
     import requests
 
@@ -66,24 +90,45 @@ def parse_manifest(text: bytes, name: str | Path, sha256: str | None) -> dict[st
     """The manifest.
 
     Raises:
-        ValueError: another checksum than asked, no JSON, or a key or a part's name that is missing or not allowed.
+        ValueError: another checksum than asked, no JSON, a key that is missing or has a value that is not allowed, or parts that are
+            not those of one release; one line with the name of the manifest and the key.
     """
     import hashlib
+
+    from relearn.runs.node import parts
 
     found = hashlib.sha256(text).hexdigest()
     if sha256 and found != sha256:
         raise ValueError(f"{name}: found sha256 {found}, allowed: {sha256}")
     try:
         manifest = json.loads(text)
-        parts = [(one["name"], int(one["size"]), one["sha256"]) for one in manifest["parts"]]
-        _ = manifest["scale"], manifest["commit"], manifest["runs"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{name}: found no manifest of models ({type(error).__name__}: {error})") from None
-    if wrong := [one for one, _, _ in parts if Path(one).name != one or not one.endswith(".part")]:
-        raise ValueError(
-            f"{name}: found a part named {wrong[0]!r}, allowed: plain file names that end in .part"
-        )
+    if not isinstance(manifest, dict):
+        raise ValueError(f"{name}: found no manifest of models, allowed: a mapping of {', '.join(RULES)}")
+    _check(manifest, RULES, f"{name}: ")
+    for index, one in enumerate(manifest["parts"]):
+        if not isinstance(one, dict):
+            allowed = f"a mapping of {', '.join(PART)}"
+            raise ValueError(f"{name}: parts[{index}]: found {format_value(one)}, allowed: {allowed}")
+        _check(one, PART, f"{name}: parts[{index}].")
+    try:
+        ordered = parts.in_order(Path(one["name"]) for one in manifest["parts"])
+    except ValueError as error:
+        raise ValueError(f"{name}: parts: {error}") from None
+    if len(ordered) < len(manifest["parts"]):
+        raise ValueError(f"{name}: parts: found a name twice, allowed: each number once")
     return manifest
+
+
+def _check(values: Mapping[str, Any], rules: Mapping[str, Rule], where: str) -> None:
+    for key, (right, allowed) in rules.items():
+        if not right(values.get(key)):
+            raise ValueError(f"{where}{key}: found {format_value(values.get(key))}, allowed: {allowed}")
+
+
+def _matches(pattern: str, value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(pattern, value, re.ASCII) is not None
 
 
 def part(one: dict[str, Any], base: str | Path, keep: Path | None, commit: str) -> Path:

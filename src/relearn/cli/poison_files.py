@@ -2,39 +2,67 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.runs.record_file import RecordError
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+FORMS = "a .safetensors or .npz file, or a folder of folders of PNG files"
 
 
 def read(path: Path) -> NDArray[Any]:
     """The images (T, k, C, H, W) of a file with the array ``poisons``, or of a folder of folders of PNG files.
 
     Raises:
-        ValueError: no file or folder of a known form.
+        FileNotFoundError: no such file or folder.
+        ValueError: no file or folder of a known form; RecordError for a damaged one.
     """
     import numpy as np
 
-    if path.suffix == ".safetensors":
-        from safetensors.numpy import load_file
-
-        held: Any = load_file(path)
-    elif path.suffix == ".npz":
-        held = np.load(path, allow_pickle=False)
-    elif path.is_dir():
-        held = {"poisons": _pictures(path)}
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file or folder, allowed: {FORMS}")
+    images: NDArray[Any] | None
+    if path.is_dir():
+        images = _pictures(path)
+    elif path.suffix not in (".safetensors", ".npz"):
+        raise ValueError(f"{path}: found no poisons, allowed: {FORMS}")
     else:
-        raise ValueError(
-            f"{path}: found no poisons, allowed: a .safetensors or .npz file, or a folder of folders of PNG files"
-        )
-    if "poisons" not in held:
+        with _named(path):
+            images = _array(path)
+    if images is None:
         raise ValueError(f"{path}: found no array poisons, allowed: uint8 (T, k, C, H, W)")
-    images: NDArray[Any] = np.asarray(held["poisons"])
     if images.dtype != np.uint8 or images.ndim != 5:
         raise ValueError(f"{path}: found {images.dtype} {images.shape}, allowed: uint8 (T, k, C, H, W)")
     return images
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Name the file in the error of a reader; these have no common base class."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, MemoryError) or getattr(error, "errno", None):
+            raise  # the machine's, not the file's
+        why = f"{type(error).__name__}: {str(error)[:200]}"
+        raise RecordError(f"{path}: cannot be read as poisons ({why}), allowed: {FORMS}") from None
+
+
+def _array(path: Path) -> NDArray[Any] | None:
+    import numpy as np
+
+    if path.suffix == ".npz":
+        with path.open("rb") as file:  # NumPy leaves a damaged one open
+            held: Any = np.load(file, allow_pickle=False)
+            return np.asarray(held["poisons"]) if "poisons" in held else None
+    from safetensors.numpy import load_file
+
+    return load_file(path).get("poisons")
 
 
 def _pictures(folder: Path) -> NDArray[Any]:
@@ -43,8 +71,13 @@ def _pictures(folder: Path) -> NDArray[Any]:
 
     sets = []
     for target in sorted(one for one in folder.iterdir() if one.is_dir()):
-        pixels = [np.asarray(Image.open(file)) for file in sorted(target.glob("*.png"))]
+        pixels = []
+        for file in sorted(target.glob("*.png")):
+            with _named(file), Image.open(file) as image:
+                pixels.append(np.asarray(image))
         sets.append([one.transpose(2, 0, 1) if one.ndim == 3 else one[None] for one in pixels])
+    if not any(sets):
+        raise ValueError(f"{folder}: found no PNG files in its {len(sets)} subfolders, allowed: {FORMS}")
     shapes = {(len(one), *{image.shape for image in one}) for one in sets}
     if len(shapes) != 1:
         raise ValueError(

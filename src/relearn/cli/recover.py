@@ -1,12 +1,13 @@
 """relearn recover: what a crash has left in this checkout, which of it is safe to clear, and how to go on.
 
-It looks for engines and jobs that are still alive, Snakemake's lock, unfinished runs, damaged records and artefacts,
-and temporary files of dead writers.
+It looks for engines and jobs that are still alive, Snakemake's lock, unfinished runs, damaged records, artefacts and
+spools, and temporary files of dead writers.
 
 It clears (not with --dry-run) a lock that no living Snakemake holds, and the temporary files. It renames to
 ``record.json.aside`` a record that is truncated or edited, whose artefacts are missing or do not match it, or whose
 inputs have changed since it was made. Every target requires every record, so the job of such a record runs again.
-Modification times play no part in that. While an engine or a job of this checkout is alive, nothing is changed.
+Modification times play no part in that. In the same way it renames a spool from which no attempt could go on.
+While an engine or a job of this checkout is alive, nothing is changed.
 
 The command that it advises has passed a dry run.
 
@@ -17,6 +18,7 @@ a job is alive.
 from __future__ import annotations
 
 import argparse
+import bisect
 import importlib.util
 import os
 import re
@@ -25,19 +27,21 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from relearn.cli.checkout import FILES as CHECKOUT
 from relearn.params import reading as params
 from relearn.runs import record, spool
-from relearn.runs.atomic_files import holder
+from relearn.runs.atomic_files import holder, lock_is_free
 from relearn.runs.exit_codes import RESOURCE, USE
 from relearn.studies import parameters
 
 LOCKS = Path(".snakemake/locks")
 ENGINES = ("snakemake", "dvc")
 ASIDE = ".aside"
+KINDS: dict[type, str] = {str: "text", dict: "a mapping", int: "a whole number"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,10 +58,8 @@ def main(args: argparse.Namespace) -> int:
             raise ValueError(f"{name}: no such file; start this in the root of the checkout")
     roots, touched = scales(), set()
     engines, jobs = engines_alive(), [job for root in roots for job in jobs_alive(root)]
-    for name, pid in engines:
-        print(f"running: {name}, process {pid}")
-    for job, pid in jobs:
-        print(f"running: {job}, process {pid}")
+    for name, pid in (*engines, *jobs):
+        say(f"running: {name}, process {pid or 'unknown'}")
     change = not (args.dry_run or engines or jobs)
     if locks := sorted(LOCKS.glob("*.lock")):
         if engines or jobs:
@@ -68,26 +70,37 @@ def main(args: argparse.Namespace) -> int:
                 shutil.rmtree(locks[0].parent)
     for root in roots:
         for line in unfinished(root):
-            print(f"unfinished: {line}")
+            say(f"unfinished: {line}")
             touched.add(root.name)
-        faults = unsound(root, quick=args.quick)
+        faults = damaged_spools(root) | unsound(root, quick=args.quick)
         touched |= {root.name for _ in faults}
         for file, fault in faults.items():
-            print(f"{'put aside' if change else 'unsound'}: {fault}")
-            if change:
-                os.replace(file, file.with_name(file.name + ASIDE))
+            say(put_aside(file, fault) if change else f"unsound: {fault}")
         orphans = temporaries(root)
         for orphan in orphans if change else ():
             orphan.unlink(missing_ok=True)
         if orphans:
             print(f"temporary files of dead writers in {root}: {len(orphans)}{', removed' if change else ''}")
     if engines or jobs:
-        pids = shlex.join(str(pid) for _, pid in (*engines, *jobs))
-        print(
-            f"go on: wait for them or end them with `kill {pids}` (checkpoints are kept); then `relearn recover`"
-        )
+        pids = shlex.join(str(pid) for _, pid in (*engines, *jobs) if pid)
+        end = f" or end them with `kill {pids}` (checkpoints are kept)" if pids else ""
+        print(f"go on: wait for them{end}; then `relearn recover`")
         return RESOURCE
     return go_on(touched & set(params.SCALES))
+
+
+def say(text: str) -> None:
+    """Print one line, whatever the files say."""
+    print(" ".join(text.encode("utf-8", "backslashreplace").decode().splitlines()))
+
+
+def put_aside(file: Path, fault: str) -> str:
+    """Rename a damaged file, and return what was done in one line."""
+    try:
+        os.replace(file, file.with_name(file.name + ASIDE))
+    except OSError as error:
+        return f"unsound: {fault}; it cannot be put aside: {error.strerror}"
+    return f"put aside: {fault}"
 
 
 def go_on(touched: Iterable[str]) -> int:
@@ -121,7 +134,9 @@ def refusal(command: Sequence[str]) -> str | None:
         return None
     lines = [line.strip() for line in f"{tried.stderr}\n{tried.stdout}".splitlines() if line.strip()]
     heads = [at for at, line in enumerate(lines[:-1]) if re.match(r"\w+(Error|Exception)\b.*:$", line)]
-    return f"{lines[heads[0]]} {lines[heads[0] + 1]}" if heads else lines[-1]
+    if heads:
+        return f"{lines[heads[0]]} {lines[heads[0] + 1]}"
+    return lines[-1] if lines else f"it ended with status {tried.returncode} and no message"
 
 
 def scales() -> list[Path]:
@@ -149,21 +164,27 @@ def engines_alive() -> list[tuple[str, int]]:
 
 
 def jobs_alive(root: Path) -> Iterator[tuple[str, int]]:
-    """Yield each run whose lock a living process holds, and the id of that process."""
+    """Yield each run whose lock a living process holds, and the id of that process; 0 if the lock does not say it."""
     for lock in sorted((root / "work").glob("*.lock")):
-        pid = holder(lock)
+        try:
+            pid = holder(lock)
+        except ValueError:  # thousands of digits
+            pid = 0
         if pid is not None:
-            yield display_name(spool.tell(root / "spool" / f"{lock.stem}.jsonl"), lock.stem), pid
+            story, _ = read_spool(root / "spool" / f"{lock.stem}.jsonl")
+            yield display_name(story, lock.stem), pid
 
 
 def unfinished(root: Path) -> Iterator[str]:
     """Yield one line for each run that was started but not finished, or finished without a record."""
     for path in sorted((root / "spool").glob("*.jsonl")):
-        story = spool.tell(path)
+        story, fault = read_spool(path)
+        if fault:
+            continue
         if story is None:
             yield f"{path}: no start line in it; the run starts again"
             continue
-        if story.status == spool.FINISHED or holder(root / "work" / f"{path.stem}.lock") is not None:
+        if story.status == spool.FINISHED or not lock_is_free(root / "work" / f"{path.stem}.lock"):
             continue
         how = {spool.RUNNING: "ended without a message"}.get(story.status, story.status)
         step = max((place for _, place in story.points), default=None)
@@ -173,6 +194,54 @@ def unfinished(root: Path) -> Iterator[str]:
         yield line + ("; resumes from its checkpoint" if kept else "; starts again")
 
 
+def read_spool(path: Path, upto: int | None = None) -> tuple[spool.Story | None, str]:
+    """What a spool (its first ``upto`` bytes) tells; or None, and why no attempt can go on from it."""
+    try:
+        story = spool.tell(path, upto)
+    except Exception as error:  # a line can hold any JSON
+        return None, f"{type(error).__name__}: {error}, allowed: a line that a job has written"
+    fault = "" if story is None else wrong_start(story.start)
+    return (None, fault) if fault else (story, "")
+
+
+def wrong_start(start: dict[str, Any]) -> str:
+    """Which value of a start line the next attempt could not read; "" if it can read them all."""
+    kinds = {"step": str, "labels": dict, "seed": int, "code": dict, "inputs": dict, "started": str}
+    for key, kind in kinds.items():
+        if key not in start:
+            return f"{key} is missing"
+        if not isinstance(start[key], kind):
+            return f"{key} is {start[key]!r:.60}, allowed: {KINDS[kind]}"
+    if "version" not in start["code"]:
+        return f"code is {start['code']!r:.60}, allowed: a mapping with version"
+    return wrong_inputs(start, "sha256")
+
+
+def wrong_inputs(what: dict[str, Any], *keys: str) -> str:
+    """Whether the inputs of a run lack one of the texts that they need; "" if they do not."""
+    every = what["inputs"]
+    if isinstance(every, dict) and all(isinstance(many, list) for many in every.values()):
+        files = [one for many in every.values() for one in many]
+        if all(isinstance(one, dict) and all(isinstance(one.get(key), str) for key in keys) for one in files):
+            return ""
+    return f"inputs is {every!r:.60}, allowed: lists of files with {' and '.join(keys)}"
+
+
+def damaged_spools(root: Path) -> dict[Path, str]:
+    """Spools from which no attempt can go on, each with its first wrong line and the fault in one line."""
+    faults = {}
+    for path in sorted((root / "spool").glob("*.jsonl")):
+        if fault := read_spool(path)[1]:
+            ends = [found.end() for found in re.finditer(b"\n", path.read_bytes())]
+            whole = bisect.bisect_left(ends, True, key=partial(_damaged, path))
+            faults[path] = f"{path}: line {whole + 1}: {fault}"
+    return faults
+
+
+def _damaged(path: Path, upto: int) -> bool:
+    return bool(read_spool(path, upto)[1])
+
+
 def unsound(root: Path, *, quick: bool = False) -> dict[Path, str]:
     """Invalid records, each with its fault in one line."""
     faults: dict[Path, str] = {}
@@ -180,18 +249,34 @@ def unsound(root: Path, *, quick: bool = False) -> dict[Path, str]:
     for file in sorted((root / "runs").rglob(record.NAME)):
         try:
             found = record.read(file)
+            if fault := wrong_outputs(found) or wrong_inputs(found, "path", "sha256"):
+                raise record.RecordError(f"{file}: {fault}")
         except record.RecordError as error:
             faults[file] = str(error)
             continue
-        fault = next(iter([] if quick else record.verify_outputs(found)), None)
+        except (RecursionError, ValueError) as error:
+            faults[file] = f"{file}: {error}"
+            continue
+        try:
+            fault = next(iter([] if quick else record.verify_outputs(found)), "")
+        except OSError as error:
+            fault = f"{error.filename}: {error.strerror}"
         if fault:
             faults[file] = fault
         sound[file.parent.as_posix()] = found
     for folder, found in sound.items():
-        fault = changed_input(found, sound)
-        if fault:
-            faults.setdefault(Path(folder) / record.NAME, f"{folder}/{record.NAME}: {fault}")
+        if changed := changed_input(found, sound):
+            faults.setdefault(Path(folder) / record.NAME, f"{folder}/{record.NAME}: {changed}")
     return faults
+
+
+def wrong_outputs(found: record.Record) -> str:
+    """Whether an output of a record has no checksum; "" if all have one."""
+    outputs = found["outputs"]
+    every = outputs.values() if isinstance(outputs, dict) else [None]
+    if all(isinstance(one, dict) and isinstance(one.get("sha256"), str) for one in every):
+        return ""
+    return f"outputs is {outputs!r:.60}, allowed: a mapping of files with sha256"
 
 
 def changed_input(found: record.Record, sound: dict[str, record.Record]) -> str | None:
@@ -208,7 +293,7 @@ def changed_input(found: record.Record, sound: dict[str, record.Record]) -> str 
 
 def temporaries(root: Path) -> list[Path]:
     """Temporary files left by killed writers."""
-    return sorted(path for kind in ("tmp", "part") for path in root.rglob(f".*.{kind}"))
+    return sorted(path for kind in ("tmp", "part") for path in root.rglob(f".*.{kind}") if path.is_file())
 
 
 def display_name(story: spool.Story | None, run: str) -> str:

@@ -12,6 +12,7 @@ their step makes the same bytes from the original source.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ KEPT = ("weights.safetensors", "poisons.safetensors")
 """Artefacts for whose sake a run is released."""
 MANIFEST = "manifest.json"
 MIB = 2**20
+SHOWN = 5  # runs that an error names
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,41 +40,85 @@ def main(args: argparse.Namespace) -> int:
     """Write the release.
 
     Raises:
-        ValueError: nothing to release, a damaged record, runs of several commits or of a changed working tree, or a
-            folder that holds something else.
+        ValueError: nothing to release, an unknown scale or study, runs of several commits or of a changed working tree, or a
+            folder that holds something else; RecordError for damaged records and files, and for files on another machine.
     """
     from relearn.params import strict_yaml
+    from relearn.params.reading import SCALES
+    from relearn.runs import interrupt
+    from relearn.runs.atomic_files import STAGED, staged
+    from relearn.studies import STUDIES
+
+    scale = args.scale or strict_yaml.read("params.yaml").values.get("scale")
+    if scale not in SCALES:
+        where = "--scale" if args.scale else "no --scale, and params.yaml: scale"
+        raise ValueError(f"{where}: found {scale or 'nothing'}, allowed: {', '.join(SCALES)}")
+    if unknown := sorted(set(args.study) - set(STUDIES)):
+        raise ValueError(f"--study: found {unknown[0]}, allowed: {', '.join(STUDIES)}")
+    if args.part_mib < 1:
+        raise ValueError(f"--part-mib: found {args.part_mib}, allowed: 1 or more")
+    if args.out.exists() and not args.out.is_dir():
+        raise ValueError(f"--out {args.out}: found a file, allowed: an empty or new folder")
+    if args.out.is_dir() and any(not one.name.startswith(STAGED) for one in args.out.iterdir()):
+        raise ValueError(f"--out {args.out}: found a folder with files, allowed: an empty or new one")
+    source = args.source or Path("results") / scale
+    chosen = choose(source, scale, args.study)
+    interrupt.install_signal_handlers()
+    new = [folder for folder in (args.out, *args.out.parents) if not folder.exists()]
+    try:
+        args.out.mkdir(parents=True, exist_ok=True)
+        with staged(args.out) as folder:
+            names = write(chosen, source, folder, args.part_mib * MIB)
+    except BaseException:
+        for folder in new:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
+    print(f"{len(chosen)} runs in {len(names)} files and {args.out / MANIFEST}")
+    return 0
+
+
+def choose(source: Path, scale: str, studies: Sequence[str]) -> list[Record]:
+    """The records of the runs to release, all of whose files are here and whole.
+
+    Raises:
+        ValueError: see :func:`main`.
+    """
     from relearn.runs import record_file
 
-    scale = args.scale or strict_yaml.read("params.yaml").values["scale"]
-    source = args.source or Path("results") / scale
     found, problems = record_file.read_all(source / "runs")
-    if problems:
-        raise ValueError(f"{problems[0]} (of {len(problems)} records that cannot be released)")
     chosen = [
         one
         for one in found
         if one["scale"] == scale
-        and (not args.study or one["study"] in args.study)
+        and (not studies or one["study"] in studies)
         and any(name in KEPT for name in one["outputs"])
     ]
+    problems += [line for one in chosen for line in record_file.verify_outputs(one)]
+    if problems:
+        raise record_file.RecordError(f"{problems[0]} (of {len(problems)} faults; none may be released)")
     if not chosen:
         allowed = f"runs with {' or '.join(KEPT)}"
         raise ValueError(f"{source}: found no run to release at scale {scale}, allowed: {allowed}")
+    elsewhere = [
+        one["path"] for one in chosen if not all(Path(one["path"], name).is_file() for name in one["outputs"])
+    ]
+    if elsewhere:
+        count = f"{len(elsewhere)} run{'s' * (len(elsewhere) > 1)}"
+        raise record_file.RecordError(
+            f"{', '.join(elsewhere[:SHOWN])}: found files of {count} on another machine, allowed: runs whose files are all here"
+        )
     commits = {one["code"]["commit"] for one in chosen}
     if len(commits) > 1 or any(one["code"]["dirty"] is not False for one in chosen):
         raise ValueError(
             f"{source}: found runs of {len(commits)} commits or with changes, allowed: one clean commit"
         )
-    if args.out.is_dir() and any(args.out.iterdir()):
-        raise ValueError(f"--out {args.out}: found a folder with files, allowed: an empty or new one")
-    names = write(chosen, source, args.out, args.part_mib * MIB)
-    print(f"{len(chosen)} runs in {len(names)} files and {args.out / MANIFEST}")
-    return 0
+    return chosen
 
 
 def write(records: Sequence[Record], source: Path, out: Path, limit: int) -> list[str]:
     """Write the parts and the manifest; return the parts' names."""
+    from relearn.runs import interrupt
     from relearn.runs.atomic_files import digest
     from relearn.runs.node import parts
 
@@ -81,6 +127,7 @@ def write(records: Sequence[Record], source: Path, out: Path, limit: int) -> lis
         for one in records:
             folder = Path(one["path"])
             for name in ("record.json", *sorted(one["outputs"])):
+                interrupt.check()
                 inside = Path("results", one["scale"]) / folder.relative_to(source) / name
                 writer.add(inside.as_posix(), (folder / name).read_bytes())
     manifest = {

@@ -20,7 +20,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from relearn.cli import json_object
+from relearn.cli import json_object, output_folder
 from relearn.cli.robustness_table import table
 from relearn.steps.csv_rows import write_rows
 from relearn.studies.robustness.steps import array_sets, folder_sets
@@ -36,6 +36,14 @@ TEST = "test"
 SETS = (*folder_sets.NAMES, array_sets.NAME, TEST)
 FILE = "robustness.json"
 BAD = ("set", "file", "fault")
+LEAST = {"images": 0} | dict.fromkeys(
+    (
+        *("threads", "classes", "size", "batch_size"),
+        *("pgd_steps", "pgd_restarts", "pgd_images", "autoattack_images"),
+    ),
+    1,
+)
+"""The least value of each option that takes a whole number."""
 CROP_RATIO, INTERPOLATION = 0.875, "bicubic"  # defaults if neither an option nor timm sets them
 
 
@@ -108,7 +116,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Measure, print and write; see the module."""
+    """Measure, print and write; see the module.
+
+    Raises:
+        ValueError: an option, a set or a network that cannot be used; nothing is written.
+        FileNotFoundError: no such file or folder.
+    """
+    check(args)
     os.environ["OMP_NUM_THREADS"] = str(args.threads)
     import torch
 
@@ -118,15 +132,9 @@ def main(args: argparse.Namespace) -> int:
 
     torch.set_num_threads(args.threads)
     sets = dict(args.sets)
-    if len(sets) < len(args.sets):
-        raise ValueError("--set: a name twice; allowed: each once")
-    for name, there in sets.items():
-        if not there.exists():
-            raise FileNotFoundError(f"--set {name}: no folder or file {there}")
     place = sets.pop(TEST, None)
     data = load_prepared(place) if place else None
     net, protocol = network(args)
-    args.out.mkdir(parents=True, exist_ok=True)
     with acquire(args.device) as device, Progress("robustness") as progress:
         found = measure(
             net.to(device),
@@ -140,9 +148,38 @@ def main(args: argparse.Namespace) -> int:
             precision=args.precision,
             progress=progress,
         )
+    args.out.mkdir(parents=True, exist_ok=True)
     _write(args, net, protocol, found, device)
     print(table(found), end="")
     return 0
+
+
+def check(args: argparse.Namespace) -> None:
+    """Check what can be checked before anything is loaded; the message names the option."""
+    for name, least in LEAST.items():
+        value = getattr(args, name)
+        if value is not None and value < least:
+            raise ValueError(f"--{name.replace('_', '-')}: found {value}, allowed: at least {least}")
+    for name in ("crop_ratio", "cropped_ratio"):
+        value = getattr(args, name)
+        if value is not None and not 0 < value <= 1:
+            raise ValueError(f"--{name.replace('_', '-')}: found {value:g}, allowed: above 0, at most 1")
+    for level in args.severities:
+        if not 1 <= level <= 5:
+            raise ValueError(f"--severities: found {level}, allowed: 1 to 5")
+    if not args.sets:
+        raise ValueError(
+            f"--set: found none, allowed: NAME=PLACE, at least once, with a name of {', '.join(SETS)}"
+        )
+    if len(dict(args.sets)) < len(args.sets):
+        raise ValueError("--set: a name twice; allowed: each once")
+    for name, there in args.sets:
+        if not there.exists():
+            raise FileNotFoundError(f"--set {name}: no folder or file {there}")
+    for option, file in (("--reference", args.reference), ("--real-labels", args.real_labels)):
+        if file is not None and not file.is_file():
+            raise FileNotFoundError(f"{option} {file}: no such file")
+    output_folder.check("--out", args.out)
 
 
 def network(args: argparse.Namespace) -> tuple[VisionClassifier, Decoding]:

@@ -41,12 +41,17 @@ def main(args: argparse.Namespace) -> int:
     """Write the scoreboard, or print its short form.
 
     Raises:
-        ValueError: no claims of any scale, or a page without pairs of marks, or with those of an unknown study.
+        RecordError: a damaged claims.json.
+        ValueError: a file in place of --out, no claims of any scale, or a page without pairs of marks, or with those of an unknown study.
     """
+    from relearn.cli import output_folder
     from relearn.report import claims, leaderboard, scoreboard, table_formats
     from relearn.runs.atomic_files import write
     from relearn.studies.study import all_studies
 
+    out = args.out or args.results / "published"
+    if not args.short:
+        output_folder.check("--out", out)
     board = scoreboard.load(
         args.results, claims.load({study.name: study.reported for study in all_studies()})
     )
@@ -56,8 +61,6 @@ def main(args: argparse.Namespace) -> int:
     if args.short:
         print(scoreboard.short(board), end="")
         return 0
-    out = args.out or args.results / "published"
-    out.mkdir(parents=True, exist_ok=True)
     written = {
         out / "scoreboard.csv": table_formats.csv_text(scoreboard.FIELDS, scoreboard.table(board)),
         out / "scoreboard.md": scoreboard.markdown(board),
@@ -67,6 +70,7 @@ def main(args: argparse.Namespace) -> int:
     written[out / "leaderboard.csv"] = table_formats.csv_text(leaderboard.FIELDS, lines)
     written[out / "leaderboard.md"] = leaderboard.markdown(boards)
     written |= {page: with_blocks(page, board) for page in args.pages}
+    out.mkdir(parents=True, exist_ok=True)
     for path, text in written.items():
         write(path, text.encode())
         print(path)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from relearn.data.public_benchmark import Protocol
+    from relearn.data.setups import Setup
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,11 +27,22 @@ def main(args: argparse.Namespace) -> int:
     """List, print or check.
 
     Raises:
-        ValueError: an unknown name, or a data set that differs from the set-up's; one line.
+        ValueError: an unknown name, an option without effect, or a data set that differs from the set-up's; one line.
+        FileNotFoundError, SafetensorError: --check names no file, or one that is no data set; one line.
     """
     from relearn.data import public_benchmark, setups
 
     known, public = setups.load(), public_benchmark.SETUPS
+    if args.name is None and args.check is not None:
+        names = ", ".join(known)
+        raise ValueError(
+            f"--check {args.check}: found no set-up to check it against, allowed: one of {names}"
+        )
+    if args.trials and (args.name is None or args.name in known):
+        found = args.name or "no set-up"
+        raise ValueError(
+            f"--trials: found {found}, allowed: with one of the public benchmark, {', '.join(public)}"
+        )
     if args.name is None:
         for setup in known.values():
             split = "/".join(str(count) for count in setup.split.values())
@@ -52,12 +64,27 @@ def main(args: argparse.Namespace) -> int:
     if args.check is None:
         print(json.dumps(asdict(known[args.name]), indent=1))
         return 0
-    from relearn.data.arrays import load_prepared
-
-    if faults := known[args.name].faults(load_prepared(args.check)):
+    if faults := _faults(known[args.name], args.check):
         raise ValueError(f"{args.check}: {faults[0][:200]}")
     print(f"{args.check}: the trials of {args.name}")
     return 0
+
+
+def _faults(setup: Setup, path: Path) -> list[str]:
+    """What distinguishes a file from the data set of a set-up."""
+    from safetensors import SafetensorError
+
+    from relearn.data.arrays import load_prepared
+
+    allowed = "allowed: a data.safetensors of a step `prepare_images`"
+    if not path.is_file():
+        raise FileNotFoundError(f"--check {path}: no file; {allowed}")
+    try:
+        return setup.faults(load_prepared(path))
+    except (SafetensorError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        if str(error).startswith(f"{path}: "):
+            raise
+        raise SafetensorError(f"--check {path}: {type(error).__name__}: {error}; {allowed}") from None
 
 
 def _public(protocol: Protocol, args: argparse.Namespace) -> int:

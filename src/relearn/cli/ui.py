@@ -21,12 +21,13 @@ CAREFUL = {
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
 }
 TRIES = 50
+LAST = 65535
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--port, --host, --expose, --uri, --root."""
     add = parser.add_argument
-    add("--port", type=int, default=5000, help="first port to try; the next free one is taken")
+    add("--port", type=_port, default=5000, help="first port to try; the next free one is taken")
     add("--host", default="127.0.0.1", help="address to listen on")
     add("--expose", action="store_true", help="allow an address that other machines can reach")
     add("--uri", help="MLflow tracking URI (default: MLFLOW_TRACKING_URI, else sqlite mlflow.db here)")
@@ -89,6 +90,12 @@ def addresses(address: str, client: Any) -> list[str]:
     return lines
 
 
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= LAST):
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: 1 to {LAST}")
+    return int(text)
+
+
 def check_host(host: str, expose: bool) -> None:
     """Raise for an address that other machines can reach, unless ``expose`` is set."""
     if host not in ("127.0.0.1", "localhost", "::1") and not expose:
@@ -110,9 +117,10 @@ def server_command(uri: str, artifacts: str, host: str, port: int) -> list[str]:
 
 
 def free_port(host: str, first: int) -> int:
-    """The first free port from `first` on; ValueError if fifty in a row are taken."""
+    """The first free port from `first` on; ValueError if fifty in a row, or all up to the last, are taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for port in range(first, first + TRIES):
+    ports = range(first, min(first + TRIES, LAST + 1))
+    for port in ports:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -120,4 +128,4 @@ def free_port(host: str, first: int) -> int:
             except OSError:
                 continue
             return port
-    raise ValueError(f"--port {first}: taken, and the next {TRIES - 1} too; choose another")
+    raise ValueError(f"--port {first}: taken, and the next {len(ports) - 1} too; choose another")

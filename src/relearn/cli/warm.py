@@ -47,9 +47,11 @@ def main(args: argparse.Namespace) -> int:
     """Import, listen, serve.
 
     Raises:
-        ValueError: not on Linux, or another server is listening.
+        ValueError: not on Linux, no place for a socket, or another server is listening.
+        FileNotFoundError: no folder for the socket.
         RuntimeError: the engine that started it is gone.
     """
+    check_socket(args.socket)
     from relearn import cli
     from relearn.runs import orphan_guard as parents
     from relearn.runs.warm import client as warm
@@ -85,6 +87,17 @@ def main(args: argparse.Namespace) -> int:
     server.serve()
     sys.stdout.flush()
     os._exit(0)  # skips the seconds that unloading torch takes
+
+
+def check_socket(path: Path) -> None:
+    """Check the place of the socket before the imports; one line."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"--socket {path}: no folder {path.parent}")
+    if os.path.lexists(path) and not path.is_socket():
+        found = "a folder" if path.is_dir() else "a file"
+        raise ValueError(
+            f"--socket {path}: found {found}, allowed: a new path, or a socket that no server listens at"
+        )
 
 
 def load() -> list[str]:

@@ -11,17 +11,20 @@ errors are corrected by :mod:`relearn.forecast.correction`.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import Field, asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from relearn.forecast.amount import Amount
 from relearn.runs.atomic_files import write
+from relearn.runs.record_file import RecordError
 
 SHIPPED = Path(__file__).with_name("machines.json")
+REMEDY = "`relearn plan --calibrate` rewrites it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,12 +103,18 @@ def keep(machine: Machine, path: Path | None = None) -> Path:
 
 
 def this_machine(cores: int | None = None) -> Machine:
-    """This machine as calibrated; if it was not, the shipped processor of its name, or the reference processor (see ``source``)."""
+    """This machine as calibrated; if it was not, the shipped processor of its name, or the reference processor (see ``source``).
+
+    Raises:
+        RecordError: the file with the calibration is damaged.
+    """
     from relearn.runs import provenance
 
     path = own_file()
     if path.is_file():
         found = _machine(_json(path), path)
+        for one in fields(Machine):
+            _check(one, getattr(found, one.name), path)
     else:
         found = processor(str(provenance.machine("cpu", "fp32", 1)["cpu"]))
     return replace(found, cores=cores or processors())
@@ -145,13 +154,30 @@ def processors() -> int:
 def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: {error}; `relearn plan --calibrate` rewrites it") from None
+    except (OSError, RecursionError, ValueError) as error:
+        raise RecordError(f"{path}: {error}; {REMEDY}") from None
 
 
-def _machine(values: Mapping[str, Any], path: Path) -> Machine:
+def _machine(values: Any, path: Path) -> Machine:
+    if not isinstance(values, Mapping):
+        raise RecordError(f"{path}: found {values!r:.60}, allowed: a mapping; {REMEDY}")
     known = {one.name for one in fields(Machine)}
     try:
         return Machine(**{key: value for key, value in values.items() if key in known})
     except TypeError as error:
-        raise ValueError(f"{path}: {error}; `relearn plan --calibrate` rewrites it") from None
+        raise RecordError(f"{path}: {error}; {REMEDY}") from None
+
+
+def _check(one: Field[Any], value: Any, path: Path) -> None:
+    """Check one value of a calibration: rates divide, so none may be 0; what is 0 by default may be."""
+    if one.type == "str":
+        sound, allowed = isinstance(value, str), "text"
+    else:
+        number = isinstance(value, (int, float) if one.type == "float" else int) and not isinstance(
+            value, bool
+        )
+        low = one.default == 0
+        sound = number and value < math.inf and (value >= 0 if low else value > 0)
+        allowed = f"a {'whole ' * (one.type == 'int')}number {'from' if low else 'above'} 0"
+    if not sound:
+        raise RecordError(f"{path}: {one.name} is {value!r:.60}, allowed: {allowed}; {REMEDY}")

@@ -16,15 +16,16 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from relearn.report import claims_file
 from relearn.report.published_set import csv_files
 from relearn.report.statistics import Interval, student_mean
+from relearn.runs.record_file import RecordError
 
 KINDS = ("verdict", "beyond noise", "no spread", "appeared", "vanished", "within noise", "identical")
 """What a change can be, the most telling first."""
@@ -78,29 +79,69 @@ def read(folder: Path, name: str = "") -> Side:
 
     Raises:
         FileNotFoundError: nothing has been rendered there.
-        ValueError: ``claims.json`` is malformed.
+        RecordError: ``claims.json`` or a table is damaged; one line.
     """
     file = folder / "claims.json"
     if not file.is_file():
         raise FileNotFoundError(
             f"{folder}: no claims.json; allowed: a folder that `relearn render` has written"
         )
-    try:
-        judged = json.loads(file.read_bytes())
-        claims = {(one["section"], one["id"]): one for one in judged["claims"]}
-        scale = str(judged["scale"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file}: {error}, which `relearn render` does not write") from None
+    judged = claims_file.read(file)
+    claims = {(one["section"], one["id"]): one for one in judged["claims"]}
     cells: dict[tuple[str, str, str], Line] = {}
     members: dict[tuple[str, str, str], dict[str, float]] = {}
-    for content in csv_files(folder, "tables").values():
-        for line in csv.DictReader(io.StringIO(content.decode("utf-8"), newline="")):
-            key = (line["artefact"], line["row"], line["column"])
-            if "member" in line:
-                members.setdefault(key, {})[line["member"]] = float(line["mean"])
-            else:
-                cells[key] = line
-    return Side(name or str(folder), scale, claims, cells, members)
+    for line in _lines(folder):
+        key = (line["artefact"], line["row"], line["column"])
+        if "member" in line:
+            members.setdefault(key, {})[line["member"]] = float(line["mean"])
+        else:
+            cells[key] = line
+    return Side(name or str(folder), judged["scale"], claims, cells, members)
+
+
+def _lines(folder: Path) -> Iterator[dict[str, str]]:
+    """The lines of all tables, checked.
+
+    Raises:
+        RecordError: a table is damaged; one line with the file and the number of the line.
+    """
+    together, allowed = folder / "tables.parquet", "allowed: as `relearn render` writes it"
+    try:
+        tables = csv_files(folder, "tables")
+    except RecordError:
+        raise
+    except (LookupError, TypeError, ValueError) as error:
+        raise RecordError(f"{together}: {type(error).__name__} {error}; {allowed}") from None
+    for name, content in tables.items():
+        where = f"{together}: {name}" if together.is_file() else folder / "tables" / name
+        at = 1
+        try:
+            lines = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
+            header = lines.fieldnames or ()
+            for column in ("artefact", "row", "column", "mean"):
+                if column not in header:
+                    raise ValueError(f"the column {column} is missing")
+            for line in lines:
+                at = lines.line_num
+                _check(line, len(header))
+                yield line
+        except (csv.Error, ValueError) as error:
+            raise RecordError(f"{where}: line {at}: {error}; {allowed}") from None
+
+
+def _check(line: Mapping[Any, Any], cells: int) -> None:
+    there = [one for one in line.values() if isinstance(one, str)]
+    if len(there) != cells or None in line:
+        found = len(there) + len(line.get(None, ()))
+        raise ValueError(f"found {found} cells, allowed: {cells}, as in the header")
+    for name in ("mean", "pooled", "pooled_low", "pooled_high"):
+        text, needed = line.get(name, ""), name == "mean" and "member" in line
+        try:
+            if text or needed:
+                float(text)
+        except ValueError:
+            allowed = "a number" if needed else "a number or nothing"
+            raise ValueError(f"{name} is {text!r:.60}, allowed: {allowed}") from None
 
 
 def compare(before: Side, after: Side) -> list[Change]:

@@ -9,12 +9,12 @@ A scale is published study by study. Until a study has new runs, its claims are 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from relearn.report import claims_file
 from relearn.report import verdict_words as words
 from relearn.report.claims_formats import CHECKED
 from relearn.report.table_formats import pipes
@@ -119,23 +119,25 @@ def load(results: Path, claims: Mapping[str, Mapping[str, Mapping[str, str]]]) -
     """The rows from the files in ``results``.
 
     Raises:
-        ValueError: a claims.json cannot be read.
+        RecordError: a claims.json is damaged.
     """
-    judged = {}
-    for scale, path in files(results).items():
-        try:
-            judged[scale] = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}; render it again: relearn render --scale {scale}") from None
+    judged = {
+        scale: claims_file.read(path, f"render it again: relearn render --scale {scale}")
+        for scale, path in files(results).items()
+    }
     return rows(claims, judged, earlier(results / "published"))
 
 
 def earlier(published: Path) -> dict[str, tuple[str, Any]]:
-    """By scale, the version of the latest earlier set and the content of its claims.json."""
+    """By scale, the version of the latest earlier set and the content of its claims.json.
+
+    Raises:
+        RecordError: a claims.json is damaged.
+    """
     sets = {}
     for scale in SCALES:
         for path in sorted(published.glob(f"{scale}_*/claims.json")):
-            sets[scale] = (path.parent.name.partition("_")[2], json.loads(path.read_text(encoding="utf-8")))
+            sets[scale] = (path.parent.name.partition("_")[2], claims_file.read(path))
     return sets
 
 

@@ -198,9 +198,9 @@ def in_order(paths: Iterable[Path]) -> Sequence[Path]:
         raise ValueError(
             f"parts: found those of {', '.join(sorted(stems)) or 'nothing'}, allowed: of one stem"
         )
-    missing = sorted(set(range(max(numbered) + 1)) - set(numbered))
-    if missing:
-        raise ValueError(f"{stems.pop()}.{missing[0]}.part: missing, {len(numbered)} other parts are here")
+    missing = next((number for number in range(len(numbered)) if number not in numbered), None)
+    if missing is not None:
+        raise ValueError(f"{stems.pop()}.{missing}.part: missing, {len(numbered)} other parts are here")
     return [numbered[number] for number in sorted(numbered)]
 
 

@@ -1,0 +1,78 @@
+"""relearn evaluate-filter: a class that breaks the contract is one line with its name, what it did, and what is allowed."""
+
+from pathlib import Path
+
+import pytest
+
+from relearn import cli
+
+CLASSES = """
+import numpy as np
+import torch
+
+
+class Bare:
+    pass
+
+
+class Rough:
+    def __init__(self, error="IndexError"):
+        self.error = getattr(__import__("builtins"), error)
+
+    def fit_predict(self, X, y):
+        raise self.error("on\\nits own lines")
+
+
+class Given:
+    def __init__(self, what="None"):
+        self.what = what
+
+    def fit_predict(self, X, y):
+        return eval(self.what)
+"""
+ALLOWED = "allowed: 1 or -1 for each of 60 points from fit_predict(features, labels)"
+
+
+def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert cli.main(["evaluate-filter", *words]) == 2
+    out, error = capsys.readouterr()
+    assert not out and error.count("\n") == 1, error
+    return error
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rough_filters.py").write_text(CLASSES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def test_a_class_without_the_method_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    error = error_of(capsys, "rough_filters:Bare")
+    assert "rough_filters:Bare: found AttributeError: 'Bare' object has no attribute 'fit_predict'" in error
+    assert ALLOWED in error
+
+
+@pytest.mark.parametrize("name", ["IndexError", "AttributeError", "AssertionError", "OSError", "KeyError"])
+def test_what_a_class_raises_is_said(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    error = error_of(capsys, "rough_filters:Rough", "--arguments", f'{{"error": "{name}"}}')
+    assert f"rough_filters:Rough: found {name}: " in error and "on" in error and ALLOWED in error
+
+
+@pytest.mark.parametrize(
+    ("what", "found"),
+    [
+        ("None", "shape (), values [None]"),
+        ("{1: 2}", "shape (), values [{1: 2}]"),
+        ("[[1], [1, 2]]", "an answer of type list, which is no array"),
+        ("[[1, 2], [1]] * 30", "an answer of type list, which is no array"),
+        ("np.array([[1]] * 59 + [None], dtype=object)", "shape (60,), values [None, [1]]"),
+        ("np.array(['1'] * 60)", "shape (60,), values ['1']"),
+        ("np.ones(59)", "shape (59,), values [1.0]"),
+        ("np.ones((60, 1))", "shape (60, 1), values [1.0]"),
+        ("np.full(60, 1j)", "shape (60,), values [1j]"),
+        ("torch.ones(60, requires_grad=True)", "an answer of type Tensor, which is no array"),
+    ],
+)
+def test_what_a_class_returns_is_said(what: str, found: str, capsys: pytest.CaptureFixture[str]) -> None:
+    error = error_of(capsys, "rough_filters:Given", "--arguments", f'{{"what": "{what}"}}')
+    assert f"rough_filters:Given: found {found}, {ALLOWED}" in error
