@@ -304,6 +304,17 @@ def test_wrong_arguments_are_refused() -> None:
         (lambda: constrain_orthonormal(linear, blocks=5), "blocks: found 5"),
         (lambda: constrain_orthonormal(linear, iterations=0), "iterations: found 0"),
         (lambda: constrain_orthonormal(nn.LayerNorm(3)), "weight: found 1 axes, allowed: at least 2"),
+        # the map of these weights is not that of their rows: this one has the norm 2.76 with a flattened weight of norm 1
+        (
+            lambda: constrain_norm(nn.ConvTranspose2d(1, 1, 3, padding=1)),
+            "found ConvTranspose2d with a weight of 4",
+        ),
+        (lambda: constrain_norm(nn.Bilinear(2, 2, 2)), "found Bilinear with a weight of 3 axes"),
+        (
+            lambda: constrain_orthonormal(nn.ConvTranspose1d(1, 1, 3)),
+            "found ConvTranspose1d with a weight of 3",
+        ),
+        (lambda: constrain_orthonormal(nn.Bilinear(2, 2, 2)), "found Bilinear with a weight of 3 axes"),
     ):
         with pytest.raises(ValueError, match=said) as caught:
             made()

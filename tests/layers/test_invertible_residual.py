@@ -219,3 +219,25 @@ def test_wrong_arguments_are_refused():
         one.inverse(torch.zeros(0, 1, 1))
     with pytest.raises(ValueError, match="tolerance: 0"):
         one.inverse(torch.ones(1, 1, 1), tolerance=0.0)
+
+
+def test_without_a_batch_the_constant_is_asked_for_the_input_itself():
+    attention = L2Attention(4, 2, fused=False).double()
+    tokens, asked = torch.randn(6, 4, dtype=torch.float64), []
+
+    class Alone(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return attention(x[None])[0]
+
+    def constant(x: Tensor) -> Tensor:
+        asked.append(tuple(x.shape))
+        return attention.lipschitz_bound(x.shape[0], "inf").detach()
+
+    one, six = (float(attention.lipschitz_bound(length, "inf").detach()) for length in (1, 6))
+    layer = InvertibleResidual(Alone(), c=2 / (one + six), lipschitz=constant, batched=False)
+    for call in (layer.inverse, lambda x: layer.log_det(x, method="estimate")):
+        with pytest.raises(ValueError, match="allowed"):
+            call(tokens)
+    assert asked == [(6, 4)] * 2
+    with pytest.raises(ValueError, match="x: no sample"):
+        block().log_det(torch.zeros(0, 3, 4, dtype=torch.float64))

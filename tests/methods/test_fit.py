@@ -177,3 +177,23 @@ def test_tensors_of_unequal_length_are_refused():
     net, x, y = toy()
     with pytest.raises(ValueError, match="unequal length"):
         fit(net, (x, y[:-1]), loss=cross_entropy, epochs=1, batch_size=4, lr=0.1)
+
+
+def test_a_loss_of_one_entry_is_the_same_as_a_scalar():
+    found = []
+    for shape in ((), (1,)):
+        net, x, y = toy(samples=16)
+        found.append(
+            fit(
+                net,
+                (x, y),
+                loss=lambda z, y, shape=shape: cross_entropy(z, y).reshape(shape),
+                epochs=1,
+                batch_size=2,
+                lr=0.0,
+            )
+        )
+    assert found[0].history == found[1].history
+    net, x, y = toy()
+    fitted = fit(net, (x, y), loss=lambda z, y: z.sum().reshape(1) * math.nan, epochs=1, batch_size=4, lr=0.1)
+    assert (fitted.outcome, fitted.outcome_step) == ("diverged", 1)

@@ -99,3 +99,18 @@ def test_bytes_and_tokens_are_refused():
         FreeLB(space=PixelSpace())(network(), cross_entropy, ((pixels * 255).byte(), labels))
     with pytest.raises(ValueError, match=r"images: found tuple"):
         FreeLB(space=PixelSpace())(network(), cross_entropy, ((pixels, pixels), labels))
+
+
+@pytest.mark.parametrize("strategy", [FreeLB, PGDTraining, FreeAT])
+def test_images_outside_of_the_bounds_are_refused(strategy):
+    pixels, labels = images()
+    deltas = []
+    settings = dict(norm="linf", eps=0.03, watch=lambda t, delta: deltas.append(delta.clone()))
+    for given in (2 * pixels, pixels - 0.5, pixels * torch.nan):
+        with pytest.raises(ValueError, match=r"images run from .*; allowed: 0 to 1, or bounds=None"):
+            strategy(norm="linf", eps=0.03, space=PixelSpace())(network(), cross_entropy, (given, labels))
+    take(FreeLB(space=PixelSpace(None), **settings), network(), (2 * pixels, labels))
+    take(FreeLB(space=PixelSpace((0.0, 2.0)), **settings), network(), (2 * pixels, labels))
+    assert max(float(delta.abs().max()) for delta in deltas) <= 0.03 + 1e-7
+    mixed = torch.full_like(pixels, 1 + 2.0**-52)  # the rounding of a mixture of two white images
+    take(FreeLB(norm="linf", space=PixelSpace()), network(), (mixed, labels))

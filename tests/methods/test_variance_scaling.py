@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn.utils import prune
 
 from relearn.methods import INITIALISATIONS, load
 from relearn.methods.variance_scaling import kaiming, xavier
@@ -215,3 +216,22 @@ def test_xavier_of_attention_embedding_and_shared_weights():
 def test_values_that_are_not_allowed_are_refused(call, key):
     with pytest.raises(ValueError, match=rf"^{key}: .*allowed"):
         call(nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize(
+    "reparametrise",
+    [
+        torch.nn.utils.parametrizations.weight_norm,
+        torch.nn.utils.parametrizations.spectral_norm,
+        lambda layer: prune.identity(layer, "weight"),
+    ],
+)
+@pytest.mark.parametrize("name", ["kaiming", "xavier", "orthogonal", "lsuv"])
+def test_a_reparametrised_layer_is_refused_and_left_alone(reparametrise, name):
+    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 4))
+    nn.init.ones_(net[1].bias)
+    reparametrise(net[1])
+    before = {key: tensor.clone() for key, tensor in net.state_dict().items()}
+    with pytest.raises(ValueError, match=r"^1: a reparametrised weight .allowed: initialise first"):
+        load(INITIALISATIONS, name)(net, loss, images(), seed=0)
+    assert all(torch.equal(before[key], tensor) for key, tensor in net.state_dict().items())

@@ -22,7 +22,8 @@ from relearn.models.cross_windows import CrossShapedAttention
 from relearn.models.cswin import CSwin
 from relearn.models.lips_block import FeedForward, LipsBlock, norm
 from relearn.models.lipschitz_bound import RULES, At, lipschitz_bound, lipschitz_rule
-from relearn.models.lipschitz_timm_rules import uncovered
+from relearn.models.lipschitz_timm_rules import LayerNorm as TimmLayerNorm
+from relearn.models.lipschitz_timm_rules import SelectAdaptivePool2d, resnet, uncovered
 from relearn.models.lipsformer import LipsFormer
 from relearn.models.pyramid import Downsample
 from relearn.models.residual_block import ResidualBlock
@@ -198,6 +199,85 @@ def test_what_has_no_constant_is_refused_by_name():
     for given, said in ((dict(p="one"), "p: 'one'"), (dict(form="best"), "form: 'best'")):
         with pytest.raises(ValueError, match=said):
             lipschitz_bound(nn.Identity(), shape, **given)
+
+
+class Twice(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+class Standardised(nn.Conv2d):  # as timm's StdConv2d
+    def forward(self, x):
+        return self._conv_forward(x, nn.functional.layer_norm(self.weight, self.weight.shape[1:]), self.bias)
+
+
+@pytest.mark.parametrize(
+    "layer, shape", [(Twice(4, 4), (4,)), (Standardised(3, 2, 3), (3, 8, 8))], ids=["linear", "convolution"]
+)
+def test_a_forward_of_its_own_is_refused(layer, shape):
+    parent = type(layer).__mro__[1].__name__
+    with pytest.raises(
+        ValueError, match=f"1: {type(layer).__name__} is not covered: its forward differs from {parent}'s"
+    ):
+        lipschitz_bound(nn.Sequential(nn.Identity(), layer), shape)
+    assert uncovered(layer)[0].why == f"its forward differs from {parent}'s"
+    torch.nn.utils.parametrize.register_parametrization(layer, "weight", nn.Identity())
+    with pytest.raises(ValueError, match="its forward differs"):
+        lipschitz_bound(layer, shape)
+
+
+def test_a_layer_that_occurs_twice_counts_twice():
+    layer = nn.Linear(4, 4)
+    both, one = lipschitz_bound(nn.Sequential(layer, layer), (4,)), lipschitz_bound(layer, (4,))
+    assert both.value == pytest.approx(one.value**2)
+
+
+def test_a_reparametrised_layer_has_the_bound_of_its_weight():
+    layer = torch.nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))
+    exact = float(torch.linalg.matrix_norm(layer.weight.detach().double(), 2))
+    assert lipschitz_bound(layer, (4,)).value == pytest.approx(exact)
+    assert (
+        lipschitz_bound(TimmLayerNorm(4), (2, 4)).value
+        == lipschitz_bound(nn.LayerNorm(4, eps=1e-6), (2, 4)).value
+    )
+
+
+@pytest.mark.parametrize("whole", ["branch", "block"])
+def test_a_factor_that_overflows_is_infinity(whole):
+    wide = nn.Linear(4, 4)
+    nn.init.constant_(wide.weight, 1e38)
+    net = nn.Sequential(*[wide] * 9)
+    if whole == "branch":
+        found = lipschitz_bound(InvertibleResidual(net, c=1e-3), (4,))
+    else:
+        block = resnet.BasicBlock(3, 3).eval()
+        nn.init.constant_(block.conv1.weight, 1e38)
+        nn.init.constant_(block.conv2.weight, 1e38)
+        block.bn1 = nn.Sequential(*[nn.Linear(4, 4, bias=False).requires_grad_(False) for _ in range(8)])
+        for one in block.bn1:
+            one.weight.fill_(1e38)
+        found = lipschitz_bound(block, (3, 4, 4))
+    assert found.value == math.inf
+
+
+@pytest.mark.parametrize(
+    "layer, shape, said",
+    [
+        (nn.Conv2d(3, 2, 3), (5, 8, 8), r"shape \(5, 8, 8\) \(allowed: 3 channels"),
+        (nn.Conv2d(3, 2, 3), (3, 8), "3 channels, 2 axes"),
+        (nn.Conv2d(3, 2, 3), (3, 8, 2), r"images of \(8, 2\)"),
+        (nn.BatchNorm2d(4), (3, 8, 8), "4 channels"),
+        (nn.BatchNorm1d(4), (3,), "4 channels"),
+        (nn.MaxPool2d(3), (3, 8, 2), r"images of \(8, 2\)"),
+        (ClassifierHead(8, 0, input_fmt="NCHW"), (8, 3, 3), "input_fmt 'NCHW' .allowed: NHWC"),
+        (SelectAdaptivePool2d(pool_type="avg", input_fmt="NHWC"), (2, 3, 20), "input_fmt NCHW"),
+        (SelectAdaptivePool2d(2, pool_type="avg"), (2, 4, 4), "output_size 1"),
+    ],
+)
+def test_an_input_that_the_layer_does_not_take_is_refused(layer, shape, said):
+    with pytest.raises(ValueError, match=said) as caught:
+        lipschitz_bound(layer.eval(), shape)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_rule_for_a_block_of_ones_own():

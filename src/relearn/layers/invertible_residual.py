@@ -211,9 +211,11 @@ class InvertibleResidual(nn.Module):
         """
         if method not in ("auto", "exact", "estimate"):
             raise ValueError(f"method: {method!r} (allowed: auto, exact, estimate)")
+        rate = fixed_point.require_contraction(self.rate(x)) if guaranteed else None
         if not self.batched:
             x = x[None]
-        rate = fixed_point.require_contraction(self.rate(x)) if guaranteed else None
+        if not len(x):
+            raise ValueError("x: no sample (allowed: at least one)")
 
         def f(z: Tensor) -> Tensor:
             value: Tensor = self.branch(z if self.batched else z[0], **more)

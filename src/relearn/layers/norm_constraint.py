@@ -302,7 +302,7 @@ def constrain_norm(
 
     Raises:
         ValueError: arguments that :class:`NormConstraint` rejects; no size for a convolution that needs one; blocks for another
-            weight than a matrix.
+            weight than a matrix; a weight of more than two axes in another layer (transposed convolutions, bilinear maps).
     """
     weight = getattr(layer, name)
     map = map_of(layer, weight, blocks=blocks, size=size)
@@ -331,6 +331,10 @@ def map_of(
         padding = layer.padding if isinstance(layer.padding, str) else tuple(layer.padding)
         return Kernel(
             sizes, tuple(layer.stride), padding, tuple(layer.dilation), layer.groups, layer.padding_mode
+        )
+    if weight.dim() > 2:
+        raise ValueError(
+            f"layer: found {type(layer).__name__} with a weight of {weight.dim()} axes, allowed: Conv1d to Conv3d, or at most 2 axes"
         )
     return Diagonal() if weight.dim() < 2 else Rows(blocks)
 

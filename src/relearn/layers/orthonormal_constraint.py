@@ -122,7 +122,7 @@ def constrain_orthonormal(
         The layer.
 
     Raises:
-        ValueError: arguments that :class:`OrthonormalConstraint` rejects, or another convolution.
+        ValueError: arguments that :class:`OrthonormalConstraint` rejects, another convolution, or another layer with more than two axes.
     """
     weight = getattr(layer, name)
     if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
@@ -132,6 +132,10 @@ def constrain_orthonormal(
                 "that neither overlap nor reach into padding"
             )
         blocks *= layer.groups
+    elif weight.dim() > 2:
+        raise ValueError(
+            f"layer: found {type(layer).__name__} with a weight of {weight.dim()} axes, allowed: Conv1d to Conv3d, or a matrix"
+        )
     constraint = OrthonormalConstraint(weight, bound, blocks=blocks, iterations=iterations)
     parametrize.register_parametrization(layer, name, constraint.train(layer.training))
     return layer

@@ -31,7 +31,7 @@ class LossMeter:
 
     def add(self, loss: Tensor, weight: Tensor | float, norm: Tensor | None) -> None:
         losses, weights, norms = self._pending
-        losses.append(loss.detach())
+        losses.append(loss.detach().reshape(()))
         weights.append(weight)
         if norm is not None:
             norms.append(norm)

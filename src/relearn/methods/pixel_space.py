@@ -32,12 +32,20 @@ class PixelSpace:
         """Open the field of a batch ``(images, *rest)``.
 
         Raises:
-            ValueError: the input is not a tensor of floats.
+            ValueError: the input is not a tensor of floats, or outside of the bounds.
         """
         images = batch[0]
         if not isinstance(images, Tensor) or not images.is_floating_point():
             found = images.dtype if isinstance(images, Tensor) else type(images).__name__
             raise ValueError(f"images: found {found} (allowed: a tensor of floats)")
+        if self.bounds is not None and images.numel():
+            low, high = self.bounds
+            slack = 8 * torch.finfo(images.dtype).eps  # a mixture of images may round to just outside
+            if not bool(
+                (images.amin() >= low - slack * abs(low)) & (images.amax() <= high + slack * abs(high))
+            ):
+                found = f"{float(images.amin()):.4g} to {float(images.amax()):.4g}"
+                raise ValueError(f"images run from {found}; allowed: {low:g} to {high:g}, or bounds=None")
         yield PixelField(model, images, self.bounds)
 
 

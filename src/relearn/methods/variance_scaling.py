@@ -17,7 +17,8 @@ fan-in = inputs · kernel area, fan-out = outputs · kernel area, with torch's c
 (1) ``nn.MultiheadAttention``, which stores its three projections as one parameter.
 
 Both follow the contract of :mod:`relearn.methods.initialised` and need no data. A tensor shared by two layers is drawn once, and as an
-embedding if one of the layers is an embedding.
+embedding if one of the layers is an embedding. A network with reparametrised layers is refused, because what is drawn would pass
+through the reparametrisation (spectral normalisation divides it by its norm). Initialise first, then reparametrise.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import init
 from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.utils.parametrize import is_parametrized
 
 from relearn.methods.initialised import Initialised
 
@@ -37,6 +39,7 @@ MODES = ("published", "fan_out", "fan_in")
 DISTRIBUTIONS = ("uniform", "normal")
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NORMALISATIONS = (_NormBase, nn.LayerNorm, nn.GroupNorm)
+DRAWN = (*CONVOLUTIONS, *NORMALISATIONS, nn.Linear, nn.Embedding, nn.MultiheadAttention)
 
 
 def kaiming(
@@ -120,9 +123,17 @@ def xavier(
 
 
 def generator_of(model: nn.Module, seed: int) -> torch.Generator:
-    """A seeded CPU generator; ValueError if the model has no parameters."""
+    """A seeded CPU generator; ValueError if the model has no parameters, or a layer computes its weight from others."""
     if next(model.parameters(), None) is None:
         raise ValueError(f"a {type(model).__name__} without parameters: nothing to initialise")
+    for name, module in model.named_modules():
+        # the older weight_norm and pruning keep the computed weight as a plain attribute
+        if isinstance(module, DRAWN) and (
+            is_parametrized(module) or isinstance(vars(module).get("weight"), Tensor)
+        ):
+            raise ValueError(
+                f"{name or 'model'}: a reparametrised weight (allowed: initialise first, then reparametrise)"
+            )
     return torch.Generator().manual_seed(seed)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 FORMS = ("printed", "corrected", "tight")
 NORMS = ("two", "inf")
@@ -69,10 +70,7 @@ class NetworkBound:
     @property
     def value(self) -> float:
         """The bound; infinity if it overflows a float."""
-        try:
-            return math.exp(self.log)
-        except OverflowError:
-            return math.inf
+        return exponential(self.log)
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ class Walk:
             raise ValueError(
                 f"{self.path or 'network'}: a branch from {shape} to {end.shape} (allowed: the same shape)"
             )
-        constant = math.exp(math.fsum(part.log for part in inner.parts))
+        constant = product(inner.parts)
         kind = type(parts[-1][0]).__name__
         name = f"{self.path}.{names}" if self.path else names
         self.parts.append(Part(name, kind, constant, abs(float(weight))))
@@ -178,7 +176,7 @@ def lipschitz_bound(
     activations, tied L2 attention, cosine attention in any windows (with relative tables, shifts and LePE), LRSA directly after a
     LayerNorm (p = two), the Gaussian-process head, invertible and other residual blocks of this package, whole LipsFormers and
     LRFormers, and ``nn.Sequential`` of these. :func:`lipschitz_rule` adds others. Modules without a Lipschitz constant, such as
-    dot-product attention, are rejected by name.
+    dot-product attention, are rejected by name, and so are subclasses of covered layers with a ``forward`` of their own.
 
     :func:`relearn.measures.lipschitz.jacobian_norm` at any input gives a lower bound for the same network.
 
@@ -198,7 +196,7 @@ def lipschitz_bound(
             raise ValueError(
                 f"{name or 'network'}: {type(module).__name__} draws in training mode (allowed: eval())"
             )
-    import_module("relearn.models.lipschitz_rules")  # registers the rules, which import this module
+    import_module("relearn.models.lipschitz_timm_rules")  # registers all rules, which import this module
 
     walk = Walk(p, form)
     walk.visit(network, "", At(tuple(shape)))
@@ -206,10 +204,38 @@ def lipschitz_bound(
 
 
 def _rule(walk: Walk, module: nn.Module) -> Rule:
-    for kind in type(module).__mro__:
-        if kind in RULES:
-            return RULES[kind]
-    raise walk.refuse(module, "no rule for it (allowed: see lipschitz_bound; lipschitz_rule adds one)")
+    kind, own = ruled_kind(module)
+    if kind is None:
+        raise walk.refuse(module, "no rule for it (allowed: see lipschitz_bound; lipschitz_rule adds one)")
+    if own:
+        raise walk.refuse(
+            module, f"its forward differs from {kind.__name__}'s (allowed: lipschitz_rule adds its own)"
+        )
+    return RULES[kind]
+
+
+def ruled_kind(module: nn.Module) -> tuple[type[nn.Module] | None, bool]:
+    """The class with the rule of a module, or None; and whether the module's own ``forward`` may compute something else.
+
+    A reparametrised module counts as one of the class before. Classes of this package inherit the rule of their parent.
+    """
+    written = type(module).__mro__[int(is_parametrized(module))]
+    kind = next((one for one in written.__mro__ if one in RULES), None)
+    ours = written.__module__.startswith("relearn.")
+    return kind, kind is not None and not ours and written.forward is not kind.forward
+
+
+def product(parts: Iterable[Part]) -> float:
+    """The product of the factors; infinity if it overflows a float."""
+    return exponential(math.fsum(part.log for part in parts))
+
+
+def exponential(log: float) -> float:
+    """e to this power; infinity if it overflows a float."""
+    try:
+        return math.exp(log)
+    except OverflowError:
+        return math.inf
 
 
 def _positive(value: object) -> bool:

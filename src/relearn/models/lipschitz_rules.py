@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -34,7 +35,14 @@ from relearn.models.pyramid import Downsample, Pyramid
 from relearn.models.residual_block import ResidualBlock
 from relearn.models.residual_vit import ResidualViT
 from relearn.models.shifted_windows import ShiftedWindowAttention
-from relearn.models.timm_parts import Attention, ClassifierHead, DropPath, Mlp, PatchEmbed, PatchMerging
+from relearn.models.timm_parts import (
+    Attention,
+    ClassifierHead,
+    DropPath,
+    Mlp,
+    PatchEmbed,
+    PatchMerging,
+)
 
 SLOPES: dict[type[nn.Module], float] = {
     nn.ReLU: 1.0,
@@ -116,19 +124,38 @@ def _conv(walk: Walk, module: Any, at: At) -> At:
     if isinstance(module.padding, str) or module.padding_mode != "zeros" or set(module.dilation) != {1}:
         raise walk.refuse(module, "padding in words, padding_mode or dilation (allowed: numbers, zeros, 1)")
     size, (stride, padding) = at.shape[1:], (module.stride, module.padding)
+    _channels(walk, at, module.in_channels, len(module.kernel_size))
+    after = sides(walk, at, module.kernel_size, stride, padding)
     more: dict[str, Any] = dict(stride=stride, padding=padding, groups=module.groups, p=walk.p)
     bound = conv_bound(_wide(module.weight), size, **more)
     if isinstance(module, GeluPointwiseConv2d):
         bound = bound * gelu_constant()
     walk.add(module, bound)
-    sides = [(n + 2 * q - k) // s + 1 for n, q, k, s in zip(size, padding, module.kernel_size, stride)]
-    return without_radius(at, module.out_channels, *sides)
+    return without_radius(at, module.out_channels, *after)
+
+
+def _channels(walk: Walk, at: At, channels: int, axes: int) -> None:
+    if len(at.shape) != axes + 1 or at.shape[0] != channels:
+        raise ValueError(
+            f"{walk.path}: input of shape {at.shape} (allowed: {channels} channels, {axes} axes more)"
+        )
+
+
+def sides(
+    walk: Walk, at: At, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]
+) -> list[int]:
+    """Sides of the images after windows of this size; ValueError if no window fits."""
+    found = [(n + 2 * q - k) // s + 1 for n, q, k, s in zip(at.shape[1:], padding, kernel, stride)]
+    if min(found) < 1:
+        raise ValueError(f"{walk.path}: images of {at.shape[1:]} (allowed: not below the kernel, {kernel})")
+    return found
 
 
 @lipschitz_rule(nn.BatchNorm1d, nn.BatchNorm2d)
 def _batch_norm(walk: Walk, module: Any, at: At) -> At:
     if module.training or module.running_var is None:
         raise walk.refuse(module, "statistics of the batch (allowed: eval(), with running statistics)")
+    _channels(walk, at, module.num_features, 2 if isinstance(module, nn.BatchNorm2d) else len(at.shape) - 1)
     gamma = torch.ones(()) if module.weight is None else _wide(module.weight)
     walk.add(module, (gamma.abs() / (_wide(module.running_var) + module.eps).sqrt()).max())
     return without_radius(at)
@@ -158,8 +185,8 @@ def _center_norm(walk: Walk, module: CenterNorm, at: At) -> At:
 
 @lipschitz_rule(nn.Sequential)
 def _sequential(walk: Walk, module: nn.Sequential, at: At) -> At:
-    for name, part in module.named_children():
-        at = walk.visit(part, name, at)
+    for name, part in module._modules.items():  # named_children names a part that occurs twice once
+        at = walk.visit(cast(nn.Module, part), name, at)
     return at
 
 
@@ -351,6 +378,8 @@ def _downsample(walk: Walk, module: Downsample, at: At) -> At:
 @lipschitz_rule(ClassifierHead)
 def _head(walk: Walk, module: Any, at: At) -> At:
     pool = module.global_pool.pool_type
+    if module.input_fmt != "NHWC":
+        raise walk.refuse(module, f"input_fmt {module.input_fmt!r} (allowed: NHWC)")
     if pool == "avg":
         walk.add(module.global_pool, math.prod(at.shape[:-1]) ** (-0.5 if walk.p == "two" else 0.0))
     if pool not in ("avg", "max", ""):

@@ -27,7 +27,16 @@ from relearn import torchvision_schema
 from relearn.layers.scaled_residual import ScaledResidual
 from relearn.layers.weighted_residual import WeightedResidual
 from relearn.models import lipschitz_rules
-from relearn.models.lipschitz_bound import RULES, At, Part, Walk, lipschitz_rule, without_radius
+from relearn.models.lipschitz_bound import (
+    RULES,
+    At,
+    Part,
+    Walk,
+    lipschitz_rule,
+    product,
+    ruled_kind,
+    without_radius,
+)
 
 torchvision_schema.declare()
 
@@ -45,7 +54,7 @@ def _windows(module: Any, at: At, walk: Walk) -> tuple[At, int, int]:
     kernel, stride, padding = _pair(module.kernel_size), _pair(module.stride), _pair(module.padding)
     if module.ceil_mode or _pair(getattr(module, "dilation", 1)) != (1, 1):
         raise walk.refuse(module, "ceil_mode or dilation (allowed: neither)")
-    sides = [(n + 2 * q - k) // s + 1 for n, k, s, q in zip(at.shape[1:], kernel, stride, padding)]
+    sides = lipschitz_rules.sides(walk, at, kernel, stride, padding)
     overlap = math.prod(-(-k // s) for k, s in zip(kernel, stride))
     return without_radius(at, at.shape[0], *sides), overlap, math.prod(kernel)
 
@@ -76,11 +85,23 @@ def _whole_average(walk: Walk, module: nn.AdaptiveAvgPool2d, at: At) -> At:
 
 @lipschitz_rule(SelectAdaptivePool2d)
 def _select_pool(walk: Walk, module: Any, at: At) -> At:
-    if module.pool_type != "avg":
-        raise walk.refuse(module, f"pool_type {module.pool_type!r} (allowed: avg)")
+    pool = module.pool  # of another class for the format NHWC
+    if (
+        module.pool_type != "avg"
+        or not isinstance(pool, nn.AdaptiveAvgPool2d)
+        or _pair(pool.output_size) != (1, 1)
+    ):
+        raise walk.refuse(
+            module, f"pool_type {module.pool_type!r} by {pool} (allowed: avg, input_fmt NCHW, output_size 1)"
+        )
     walk.add(module, 1 / math.sqrt(math.prod(at.shape[1:])) if walk.p == "two" else 1.0)
     flat = not isinstance(module.flatten, nn.Identity)
     return without_radius(at, at.shape[0], *(() if flat else (1, 1)))
+
+
+lipschitz_rule(LayerNorm)(
+    lipschitz_rules._layer_norm
+)  # written anew, it computes what the layer of torch does
 
 
 @lipschitz_rule(BatchNormAct2d)
@@ -104,7 +125,7 @@ def _block(walk: Walk, block: Any, at: At) -> At:
         short = other.visit(block.downsample, "downsample", at)
     if short.shape != end.shape:
         raise walk.refuse(block, f"shortcut {short.shape} and branch {end.shape} differ")
-    total = sum(math.exp(math.fsum(part.log for part in one.parts)) for one in (inner, other))
+    total = product(inner.parts) + product(other.parts)
     walk.parts.append(Part(walk.path, type(block).__name__, total, None))
     return walk.visit(getattr(block, last), last, without_radius(at, *end.shape))
 
@@ -123,8 +144,6 @@ def _resnet(walk: Walk, network: Any, at: At) -> At:
 
 COUNTED = (WeightedResidual, ScaledResidual, FastAdaptiveAvgPool, FastAdaptiveMaxPool)
 """Parts without a rule that the rule of their block or head counts."""
-SAME = (LayerNorm,)
-"""Classes of timm whose forward is written anew and computes what the layer of torch does."""
 
 
 class Uncovered(NamedTuple):
@@ -152,15 +171,14 @@ def uncovered(network: nn.Module) -> list[Uncovered]:
         ]  # the class before reparametrisation
         covered = any(name.startswith(f"{one}.") or one == "" for one in inside if one != name)
         listed = isinstance(network.get_submodule(name.rpartition(".")[0]), nn.Sequential) and name != ""
-        kind = next((one for one in type(module).__mro__ if one in RULES), None)
-        own = written.__module__.startswith("relearn.") or isinstance(module, SAME)
+        kind, own = ruled_kind(module)
         if kind is not None and RULES[kind] is lipschitz_rules._no_constant:
             found.append(
                 Uncovered(
                     name, written.__name__, "no Lipschitz constant on all inputs (kim2020, theorem 3.1)"
                 )
             )
-        elif kind is not None and not own and written.forward is not kind.forward:
+        elif kind is not None and own:
             found.append(Uncovered(name, written.__name__, f"its forward differs from {kind.__name__}'s"))
         elif kind is not None and any(module.children()):
             inside.append(name)

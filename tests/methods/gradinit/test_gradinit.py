@@ -546,3 +546,11 @@ def test_variants_of_adam_have_adams_first_direction(name):
         for one in (name, "adam")
     )
     assert ours == adam
+
+
+def test_a_loss_of_one_entry_is_the_same_as_a_scalar():
+    found = [
+        gradinit(smooth(), lambda z, y: cross_entropy(z, y).reshape(shape), pools(3), iterations=3)  # noqa: B023
+        for shape in ((), (1,))
+    ]
+    assert found[0].history == found[1].history

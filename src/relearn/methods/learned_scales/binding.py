@@ -93,7 +93,7 @@ class ScaledWeights:
         if not isinstance(value, Tensor) or value.numel() != 1:
             found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             raise ValueError(f"loss: returns {found} (allowed: a scalar tensor, the mean over the batch)")
-        return value
+        return value.reshape(())
 
     def scaled(self, theta: Sequence[Tensor]) -> list[Tensor]:
         """The tensors of ``theta`` that have a factor."""
