@@ -168,3 +168,13 @@ def test_wrong_arguments_are_refused() -> None:
             one(x, **call)
     with pytest.raises(ValueError, match="N >= 1"):
         one(torch.zeros(1, 0, 4))
+
+
+def test_a_row_that_sees_nothing_is_refused():
+    layer, mask = CosineAttention(4, 2), torch.ones(2, 3, 3, dtype=torch.bool)
+    mask[1, 2] = False
+    for call in (layer, layer.probabilities):
+        with pytest.raises(ValueError, match="mask: row 2 of sequence 1, head 0, sees nothing"):
+            call(torch.randn(4, 3, 4), mask=mask)
+    counted = layer.to("meta")(torch.empty(4, 3, 4, device="meta"), mask=mask.to("meta"))
+    assert counted.shape == (4, 3, 4)

@@ -149,3 +149,17 @@ def test_a_backward_pass_outside_autocast_takes_the_types_as_they_are(kind):
     (near,) = torch.autograd.grad(out.float().square().sum(), z)
     (exact,) = torch.autograd.grad(layer(z).square().sum(), z)
     torch.testing.assert_close(near, exact, rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("layer", "plain", "shape"),
+    [
+        (GeluLinear(3, 2), lambda one, x: linear(gelu(x), one.weight, one.bias), (3,)),
+        (DepthwiseConv2d(3, 3), lambda one, x: nn.Conv2d.forward(one, x), (3, 5, 4)),
+    ],
+)
+def test_one_input_without_a_batch_has_the_gradients_of_plain_operations(layer, plain, shape):
+    x = torch.randn(shape, requires_grad=True)
+    given = (x, *layer.parameters())
+    ours, truth = (torch.autograd.grad(out.square().sum(), given) for out in (layer(x), plain(layer, x)))
+    torch.testing.assert_close(ours, truth)

@@ -271,3 +271,9 @@ def test_wrong_sizes_are_refused(given, message):
 def test_wrong_inputs_are_refused(shape, grid):
     with pytest.raises(ValueError, match=r"x: shape .* \(allowed: "):
         layer_of()(torch.zeros(shape).double(), grid)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, 2.0, math.nan])
+def test_a_share_of_dropped_weights_that_is_none_is_refused(share):
+    with pytest.raises(ValueError, match=r"attention_dropout: .* .allowed: 0 <= p < 1"):
+        LongShortAttention2d(4, 2, attention_dropout=share)

@@ -12,7 +12,7 @@ from torch.nn.functional import layer_norm
 from relearn.layers import causal_inplace
 from relearn.layers import long_short_causal_core as core
 from relearn.layers.causal_gradients import softmax_backward
-from relearn.layers.causal_inplace import mark_dropped
+from relearn.layers.causal_inplace import LANE, mark_dropped
 from relearn.layers.causal_windows import Piece, Spans
 from relearn.layers.long_short_causal import CausalLongShortAttention, check_coverage
 
@@ -416,3 +416,24 @@ def test_bad_sizes_and_shapes_are_refused_in_one_line() -> None:
             one(x.double(), cache=None if cache is None else cache.double())
     with pytest.raises(ValueError, match="multiple of segment"):
         layer(4, 2, 1, as_released=True)(torch.zeros(1, 3, D).double(), cache=torch.zeros(1, 3, D).double())
+
+
+def test_dropout_of_a_single_weight_and_of_almost_all():
+    torch.manual_seed(0)
+    layer = CausalLongShortAttention(4, 1, window=0, segment=1, rank=1, dropout=0.5).train()
+    x, cache = torch.randn(1, 1, 4), torch.randn(1, 1, 4)
+    kept = layer.eval()(x, cache=cache)
+    zero = layer.out(torch.zeros(1, 1, 4))
+    twice = zero + 2 * (kept - zero)
+    layer.train()
+    found = [layer(x, cache=cache) for _ in range(40)]
+    dropped = [torch.allclose(one, zero, atol=1e-6) for one in found]
+    assert all(none or torch.allclose(one, twice, atol=1e-5) for none, one in zip(dropped, found))
+    assert 5 < sum(dropped) < 35
+    almost = CausalLongShortAttention(4, 1, window=2, segment=2, rank=1, dropout=0.99999).train()
+    tokens = torch.randn(2, 8, 4, requires_grad=True)
+    almost(tokens).sum().backward()
+    assert bool(tokens.grad.isfinite().all())
+    weights = torch.ones(LANE * 8)
+    mark_dropped(weights, 0.99999, torch.Generator().manual_seed(0))
+    assert 0 < int((weights > 0).sum()) < 40  # 2^-15 of them: 8 on average

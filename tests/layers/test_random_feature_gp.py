@@ -196,3 +196,16 @@ def test_wrong_arguments_are_refused(given: dict, found: str) -> None:
 def test_it_can_be_counted_on_the_meta_device() -> None:
     with torch.device("meta"):
         assert RandomFeatureGP(3, 2, 8)(torch.empty(5, 3)).shape == (5, 2)
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_one_point_is_a_row_of_a_batch(per_class):
+    torch.manual_seed(0)
+    layer, x = RandomFeatureGP(3, 4, 8, per_class=per_class), torch.randn(5, 3)
+    layer.fit([*x])
+    one_by_one = layer.precision.clone()
+    layer.fit([x])
+    torch.testing.assert_close(one_by_one, layer.precision)
+    for call in (layer, layer.variance, layer.mean_field_logits):
+        torch.testing.assert_close(call(x[0]), call(x)[0])
+        torch.testing.assert_close(call(x.view(5, 1, 3)), call(x)[:, None])

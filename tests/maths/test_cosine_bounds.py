@@ -295,3 +295,13 @@ def test_too_large_numbers_and_refusals() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             call()
+
+
+def test_a_residual_bound_is_a_number_or_infinity():
+    assert residual_bound([math.inf], alpha=0.0) == 1.0  # x + 0 f(x)
+    assert residual_bound([1e308] * 9, alpha=1.0, others=[0.0]) == 0.0  # a constant map is among the factors
+    assert residual_bound([1e308] * 9, alpha=1.0) == math.inf
+    assert residual_bound([1e200] * 2, alpha=1.0, others=[1e-200, 1e-200]) == pytest.approx(1.0)
+    for alpha in (math.nan, math.inf, [1.0, math.nan]):
+        with pytest.raises(ValueError, match=r"alpha: .*allowed: finite numbers"):
+            residual_bound([1.0, 2.0], alpha=alpha)

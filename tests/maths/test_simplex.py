@@ -314,3 +314,21 @@ def test_least_squares_names_the_problem_it_refuses() -> None:
         simplex_least_squares(torch.zeros(3, 5, 2), torch.zeros(3, 2), start=torch.zeros(3, 4))
     with pytest.raises(TypeError, match="int64"):
         simplex_least_squares(torch.zeros(5, 2, dtype=torch.long), torch.zeros(2))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("k", [8, 200, 300])
+def test_many_equal_coefficients_stay_on_the_simplex_in_every_format(dtype, k):
+    points = torch.eye(k, dtype=dtype)
+    found = simplex_least_squares(points, torch.zeros(k, dtype=dtype)).double()
+    assert float(found.min()) >= 0 and float(found.sum()) == 1
+    step = torch.finfo(dtype).eps / 2
+    assert float((found - 1 / k).abs().max()) <= max(
+        step, k * step**2 if dtype == torch.float32 else k * step / 2
+    )
+    assert torch.equal(found, (found / step).round() * step)
+
+
+def test_points_without_coordinates_are_refused():
+    with pytest.raises(ValueError, match="k, d ≥ 1"):
+        simplex_least_squares(torch.zeros(3, 0), torch.zeros(0))

@@ -77,3 +77,12 @@ def test_the_second_singular_value_is_not_taken_for_the_first(seed: int) -> None
     matrix = torch.randn(192, 96, generator=torch.Generator().manual_seed(seed))
     assert largest_singular_value(matrix) == pytest.approx(exact(matrix), rel=1e-5)
     assert largest_singular_value(matrix, tolerance=3e-3) < 0.99 * exact(matrix)
+
+
+@pytest.mark.parametrize("size", [3, 40])
+def test_what_has_no_singular_values_here_is_refused(size):
+    with pytest.raises(ValueError, match=r"matrix has dtype torch.bfloat16: float32 or float64"):
+        largest_singular_value(torch.ones(size, size, dtype=torch.bfloat16))
+    for bad in (torch.nan, torch.inf):
+        with pytest.raises(ValueError, match="matrix holds NaN or infinity"):
+            largest_singular_value(torch.eye(size).fill_diagonal_(bad))

@@ -134,3 +134,9 @@ def test_background_gap_refusals() -> None:
             group_accuracy(torch.tensor([wrong]), torch.tensor([0]), GROUP)
     with pytest.raises(ValueError, match="mixed_rand is 80; allowed: a fraction"):
         background_gap(0.9, 80)
+
+
+@pytest.mark.parametrize(("labels", "found"), [([0, 4, 1], "0 to 4"), ([-1, 0, 1], "-1 to 1")])
+def test_labels_that_are_no_class_are_refused(labels, found):
+    with pytest.raises(ValueError, match=f"labels run from {found}; allowed: 0 to 3"):
+        per_class_accuracy(torch.zeros(3, 4), torch.tensor(labels), classes=4)

@@ -118,3 +118,11 @@ def test_faults() -> None:
         cached(reader(1), torch.zeros(5, dtype=torch.uint8), step=0)
     with pytest.raises(ValueError, match="characters is 1; allowed: 2 or more"):
         cached(reader(1), torch.zeros(1, dtype=torch.uint8), step=1)
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_an_empty_batch_is_refused(size):
+    with pytest.raises(ValueError, match=f"batch_size is {size}; allowed: 1 or more"):
+        windowed(
+            lambda ids: torch.zeros(*ids.shape, 4), torch.arange(9) % 4, context=4, step=2, batch_size=size
+        )

@@ -154,3 +154,15 @@ def test_nothing_left_is_flat():
 def test_what_cannot_be_projected(features, labels, message):
     with pytest.raises(ValueError, match=message):
         project(features, labels, 0, 1)
+
+
+def test_every_module_keeps_its_mode_even_after_an_error():
+    net = Net().train()
+    net.norm.eval()  # frozen statistics
+    embed(net, torch.rand(2, 2, 2, 2))
+    assert net.training and not net.norm.training and net.line.training
+    with pytest.raises(RuntimeError):
+        embed(net, torch.rand(2, 2, 3, 3))
+    assert net.training and not net.norm.training and net.line.training
+    with pytest.raises(ValueError, match="precision: found 'bfloat16', allowed are fp32, bf16"):
+        embed(net, torch.rand(2, 2, 2, 2), precision="bfloat16")

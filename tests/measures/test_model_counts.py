@@ -80,6 +80,12 @@ def test_looking_leaves_a_network_in_its_mode():
     layer = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 5)).train()
     multiply_adds(layer, torch.randn(7, 3))
     assert layer.training and layer[0].num_batches_tracked == 0
+    layer[0].eval()  # frozen statistics
+    multiply_adds(layer, torch.randn(7, 3))
+    assert layer.training and not layer[0].training
+    with pytest.raises(RuntimeError):
+        multiply_adds(layer, torch.randn(7, 4))
+    assert layer.training and not layer[0].training and layer[1].training
 
 
 def test_the_published_numbers_are_those_of_the_tables():

@@ -77,6 +77,10 @@ def test_bytes_are_pixels_and_modes_are_found_again():
     net.blocks[0].mlp.eval()
     assert patch_similarity(net, images) == pytest.approx(patch_similarity(net, images.float() / 255))
     assert net.training and not net.blocks[0].mlp.training
+    last_grid(net, images[:1].float() / 255)
+    assert net.training and not net.blocks[0].mlp.training
+    with pytest.raises(ValueError, match="precision: found 'bfloat16', allowed are fp32, bf16"):
+        patch_similarity(net, images, precision="bfloat16")
     assert not net.blocks[0]._forward_hooks
 
 

@@ -205,3 +205,12 @@ def test_replication_saves_a_small_class_that_plain_votes_drop():
     indices = replicate(torch.from_numpy(y))
     assert (DeepKNN(20).fit_predict(X[indices], y[indices])[:55] == 1).all()
     assert len(replicate([])) == 0
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"), [([0.0, np.nan], "y: holds NaN"), ([[0, 1], [1, 1]], r"y: shape \(2, 2\)")]
+)
+def test_labels_that_are_none_are_not_replicated(labels, said):
+    for some in (labels, torch.tensor(labels)):
+        with pytest.raises(ValueError, match=said):
+            replicate(some)

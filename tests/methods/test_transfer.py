@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from relearn.methods import end_to_end, transfer
 from relearn.methods.equal_sets import arrange
-from relearn.methods.fit import fit
+from relearn.methods.fit import Fitted, fit
 from relearn.methods.transfer import Heads, fine_tune, poisoned_sets, weighted_loss
 
 
@@ -185,3 +186,42 @@ def test_heads_of_equal_sets_are_those_of_separate_trainings(weight_decay):
             )
             torch.testing.assert_close(together.weight[t, v], alone.weight[0, 0], rtol=1e-9, atol=1e-11)
             torch.testing.assert_close(together.bias[t, v], alone.bias[0, 0], rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_reset_head_is_drawn_without_touching_any_global_generator(whole, monkeypatch):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(4, 3)
+
+        def forward(self, x):
+            return self.head(x.flatten(1))
+
+    features, labels, keep, head = problem()
+    net = Net()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        expected = nn.Linear(4, 3)
+    seeded = []
+    for name in ("manual_seed", "manual_seed_all"):
+        monkeypatch.setattr(torch.cuda, name, seeded.append)
+    before = torch.get_rng_state()
+    if whole:
+        monkeypatch.setattr(end_to_end, "fit", lambda *_, **__: None)  # which has a test of its own
+        fresh = end_to_end.fine_tune_network(
+            net, torch.rand(6, 1, 2, 2), labels[:6], reset_head=True, seed=5
+        )[0].head
+        found = fresh.weight, fresh.bias
+    else:
+        monkeypatch.setattr(transfer, "fit", lambda *_, **__: Fitted())
+        heads = fine_tune(features, labels, keep, head, reset_head=True, seed=5)[0]
+        found = heads.weight[0, 0], heads.bias[0, 0]
+    assert torch.equal(found[0].float(), expected.weight) and torch.equal(found[1].float(), expected.bias)
+    assert torch.equal(torch.get_rng_state(), before) and not seeded
+
+
+def test_a_head_without_a_bias_is_refused():
+    features, labels, keep, _ = problem()
+    with pytest.raises(ValueError, match="head: found no bias, allowed"):
+        fine_tune(features, labels, keep, nn.Linear(4, 3, bias=False), **SHORT)

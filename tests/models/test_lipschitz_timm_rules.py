@@ -163,6 +163,10 @@ def test_no_attack_inside_the_radius_changes_an_answer() -> None:
     assert (
         attacked(50.0) != logits.argmax(1)
     ).any()  # the control: the attack works where nothing is certified
+    for wrong in (torch.inf, torch.nan, -0.5, torch.linspace(-1, 1, 30)):
+        with pytest.raises(ValueError, match=r"radius: found .*, allowed: finite numbers of at least 0"):
+            attack(net, x, wrong)
+    assert not attack(net, x, 0.0).any() and attack(net.to("meta"), x.to("meta"), radius.to("meta")).is_meta
     with pytest.raises(ValueError, match="training mode"):
         attack(net.train(), x, 1.0)
 

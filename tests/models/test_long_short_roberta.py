@@ -12,7 +12,15 @@ from torch import Tensor, nn
 
 from relearn.layers.long_short_attention import LongShortAttention
 from relearn.models import long_short_roberta_files as files
-from relearn.models.long_short_roberta import build, classifier, closest, convert, load, transformers
+from relearn.models.long_short_roberta import (
+    attention_inputs,
+    build,
+    classifier,
+    closest,
+    convert,
+    load,
+    transformers,
+)
 from relearn.models.roberta_calls import Classes, Guesses
 
 HEADS = ("RobertaModel", "RobertaForMaskedLM", "RobertaForSequenceClassification")
@@ -352,3 +360,10 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'transformers"):
         transformers()
+
+
+def test_looking_at_inputs_leaves_every_mode() -> None:
+    model, (ids, mask) = roberta().train(), tokens(N, N, 9)
+    frozen = model.base_model.encoder.layer[0].output.eval()
+    attention_inputs(model, ids, mask)
+    assert model.training and not frozen.training and model.base_model.encoder.layer[1].output.training

@@ -124,6 +124,11 @@ class InPlace:
             far[:, :, own:].add_(far.new_zeros(hidden.shape).masked_fill_(hidden, -torch.inf)[..., None])
 
 
+def lanes(probability: float) -> int:
+    """The probability in units of 2^-15, rounded to one below 1."""
+    return min(round(probability * LANE), LANE - 1)
+
+
 def mark_dropped(weights: Tensor, probability: float, generator: torch.Generator) -> None:
     """Give each of the contiguous weights, all ≥ 0, a minus sign with a probability, rounded to a multiple of 2^-15.
 
@@ -134,8 +139,8 @@ def mark_dropped(weights: Tensor, probability: float, generator: torch.Generator
     draws = torch.empty(-(-len(flat) // 4), dtype=torch.int64, device=flat.device).random_(
         generator=generator
     )
-    rounded = round(probability * LANE)
+    rounded = lanes(probability)
     first = draws.view(torch.int32).bitwise_and_(0x7FFF7FFF).add_(rounded << 16 | rounded)
     half = len(first)
-    for part, signs in ((flat[:half], first), (flat[half:], first[: len(flat) - half] << 16)):
-        torch.copysign(part, signs.view(torch.float32), out=part)
+    for part, signs in ((flat[:half], first), (flat[half:], first << 16)):
+        torch.copysign(part, signs.view(torch.float32)[: len(part)], out=part)

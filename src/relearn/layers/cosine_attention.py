@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from relearn.layers.cosine_core import CosineCore, Form, cosine_attention, normalise
 from relearn.layers.own_backward import own_backward
-from relearn.layers.self_attention import merge
+from relearn.layers.self_attention import merge, refuse_where
 from relearn.maths.cosine_bounds import cosine_bound
 
 
@@ -58,7 +58,7 @@ class CosineAttention(nn.Module):
 
     Raises:
         ValueError: ``heads`` does not divide ``dim``; τ, ν or ε is not positive; in a call, no token, wrong
-            shapes, or a mask that is not boolean.
+            shapes, or a mask that is not boolean or hides everything from a row.
     """
 
     def __init__(
@@ -189,6 +189,8 @@ class CosineAttention(nn.Module):
                 f"divisor of {batch})"
             )
         windows = mask.view(-1, 1, *square)
+        if not mask.is_meta:  # used to count products
+            refuse_where(~windows.any(-1), "row", "sees nothing (allowed: at least one token a row)")
         zero = torch.zeros((), dtype=dtype, device=mask.device) if added is None else added
         return torch.where(windows, zero, -torch.inf)
 

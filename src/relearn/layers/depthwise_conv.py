@@ -30,7 +30,7 @@ class DepthwiseConv2d(nn.Conv2d):
     depth-wise weight is 3 to 50 times slower on channels-last images. This path is used for float32 on a CPU
     outside autocast and outside a compiler; otherwise the layer is an ordinary ``nn.Conv2d``.
 
-    Shapes: x (B, D, H, W); the output has the shape and memory format of x.
+    Shapes: x (B, D, H, W), or (D, H, W) as an ordinary ``nn.Conv2d``; the output has the shape and memory format of x.
 
     Args:
         dim: D.
@@ -48,6 +48,7 @@ class DepthwiseConv2d(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         fast = (
             ONE_DNN
+            and x.dim() == 4
             and own_backward(x)
             and x.dtype == self.weight.dtype == torch.float32
             and not torch.is_autocast_enabled("cpu")

@@ -72,7 +72,7 @@ class GeluProduct(torch.autograd.Function):
         rows = grad.reshape(-1, grad.shape[-1])
         near = z.to(grad.dtype)  # under autocast the output, and thus the gradient, may have another type
         to_z = torch.ops.aten.gelu_backward(grad @ weight.to(grad.dtype), near) if needed[0] else None
-        to_weight = rows.mT @ gelu(near).flatten(0, -2) if needed[1] else None
+        to_weight = rows.mT @ gelu(near).reshape(-1, near.shape[-1]) if needed[1] else None
         return to_z, to_weight, rows.sum(0) if needed[2] else None
 
     @staticmethod

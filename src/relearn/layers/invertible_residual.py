@@ -215,7 +215,7 @@ class InvertibleResidual(nn.Module):
         if not self.batched:
             x = x[None]
         if not len(x):
-            raise ValueError("x: no sample (allowed: at least one)")
+            raise ValueError(f"x: shape {tuple(x.shape)} (allowed: at least one sample)")
 
         def f(z: Tensor) -> Tensor:
             value: Tensor = self.branch(z if self.batched else z[0], **more)

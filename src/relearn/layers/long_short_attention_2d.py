@@ -91,6 +91,8 @@ class LongShortAttention2d(nn.Module):
         _check(dim, heads, window=window, rank=rank, reach=reach or 0, conv=conv, class_tokens=class_tokens)
         if class_bias and not class_tokens:
             raise ValueError("class_bias: True without class tokens (allowed: with at least one)")
+        if not 0 <= attention_dropout < 1:
+            raise ValueError(f"attention_dropout: {attention_dropout} (allowed: 0 <= p < 1)")
         self.dim, self.heads, self.window, self.rank = dim, heads, window, rank
         self.reach = (max(window // 2, 1) if window else 0) if reach is None else reach
         self.class_tokens, self.as_released = class_tokens, as_released

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import dropout
 
 from relearn.layers.causal_gradients import gradients
-from relearn.layers.causal_inplace import LANE, InPlace
+from relearn.layers.causal_inplace import LANE, InPlace, lanes
 from relearn.layers.causal_scores import attention_weights, mixtures, padded, real_rows
 from relearn.layers.causal_windows import Form, Spans
 
@@ -115,7 +115,7 @@ def _factors(work: InPlace) -> Tensor:
 
 def _scale(form: Form) -> float:
     """Return 1 / (1 - p) for the probability that is realised."""
-    return 1 / (1 - round(form.dropout * LANE) / LANE)
+    return 1 / (1 - lanes(form.dropout) / LANE)
 
 
 def _first(tensors: tuple[Tensor | None, ...]) -> Tensor:

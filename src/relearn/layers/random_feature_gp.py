@@ -127,7 +127,7 @@ class RandomFeatureGP(nn.Module):
     @torch.no_grad()
     def accumulate(self, x: Tensor) -> None:
         """Add the points x (..., D) to Σ^{-1}, with the class probabilities of the current β."""
-        found = self.features(x).flatten(0, -2)
+        found = self.features(x).reshape(-1, len(self.phase))
         p = self._logits(found).softmax(-1)
         if len(self.precision) == 1:
             p = p.amax(-1, keepdim=True)
@@ -149,8 +149,8 @@ class RandomFeatureGP(nn.Module):
         found = self.features(x)
         with _without_autocast(x):
             root = torch.linalg.cholesky(self.precision)
-            half = torch.linalg.solve_triangular(root, found.flatten(0, -2).T, upper=False)  # (K, M, n)
-            return half.square().sum(1).T.unflatten(0, found.shape[:-1])
+            half = torch.linalg.solve_triangular(root, found.reshape(-1, len(self.phase)).T, upper=False)
+            return half.square().sum(1).T.reshape(*found.shape[:-1], len(self.precision))  # half is (K, M, n)
 
     def mean_field_logits(self, x: Tensor) -> Tensor:
         """Return the logits (..., C) divided by √(1 + λ v); their softmax approximates the posterior mean."""

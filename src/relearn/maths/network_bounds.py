@@ -118,7 +118,7 @@ def residual_bound(
         The bound; infinity if it overflows a float.
 
     Raises:
-        ValueError: no branch, a negative constant or NaN, a wrong number of α, or an unknown form.
+        ValueError: no branch, a negative constant or NaN, a wrong number of α or one that is not finite, or an unknown form.
     """
     if form not in ("printed", "corrected"):
         raise ValueError(f"form is {form!r}; allowed: printed, corrected")
@@ -132,10 +132,15 @@ def residual_bound(
     weights = [float(alpha)] * len(branches) if isinstance(alpha, int | float) else list(alpha)
     if len(weights) != len(branches):
         raise ValueError(f"alpha: {len(weights)} numbers (allowed: one, or {len(branches)}, one per branch)")
+    if not all(math.isfinite(one) for one in weights):
+        raise ValueError(f"alpha: {weights} (allowed: finite numbers)")
     if form == "printed":
         return _exp(max(branches))
-    logs = [math.log1p(abs(a) * one) for a, one in zip(weights, branches)]
-    return math.prod(others) * _exp(math.fsum(logs))
+    logs = [math.log1p(abs(a) * one) if a else 0.0 for a, one in zip(weights, branches)]
+    bound = math.prod(others) * _exp(math.fsum(logs))
+    if math.isfinite(bound):
+        return bound
+    return 0.0 if 0 in others else _exp(math.fsum([*logs, *map(math.log, others)]))
 
 
 def _exp(x: float) -> float:

@@ -80,7 +80,7 @@ def simplex_least_squares(
 
     Returns:
         (..., k) in the dtype of features, without a graph: non-negative, and each row sums to EXACTLY one.
-        Entries are multiples of half the machine epsilon, and the largest absorbs the remainder. This makes float32
+        Entries are multiples of half the machine epsilon, and the largest absorbs the remainder if it can. This makes float32
         sufficient: an error in the sum would cost 1e-7 · ‖t‖ · ‖residual‖, far more than all other rounding.
 
     Raises:
@@ -94,10 +94,11 @@ def simplex_least_squares(
         or features.shape[-2] < 1
         or target.ndim < 1
         or features.shape[-1] != target.shape[-1]
+        or features.shape[-1] < 1
     ):
         raise ValueError(
             f"features {tuple(features.shape)} and target {tuple(target.shape)} do not fit: "
-            "(..., k, d) with k ≥ 1 and (..., d) are needed"
+            "(..., k, d) with k, d ≥ 1 and (..., d) are needed"
         )
     k = features.shape[-2]
     gram, floor = _gram_about_target(features, target)
@@ -253,13 +254,21 @@ def _round_to_exact_sum(c: Tensor, dtype: torch.dtype) -> Tensor:
     """Round to multiples of half the machine epsilon; the largest entry absorbs the remainder to one.
 
     Multiples of eps/2 in [0, 1] and all their partial sums are exact in dtype, so the rows sum to one in any
-    order.
+    order. Where many entries in a short format were rounded up and the largest would become negative, all are rounded
+    down, and the remainder goes to those that lost most, a step each.
     """
     step = torch.finfo(dtype).eps / 2
-    c = (c / step).round() * step
+    steps = c / step
+    c = steps.round() * step
     largest = c.argmax(-1, keepdim=True)
     rest = c.scatter(-1, largest, 0.0).sum(-1, keepdim=True)
-    return c.scatter(-1, largest, 1 - rest).to(dtype)
+    c = c.scatter(-1, largest, 1 - rest)
+    if bool((rest > 1).any()):
+        down = steps.floor()
+        lost = (steps - down).argsort(-1, descending=True).argsort(-1)
+        shared = down + (lost < 1 / step - down.sum(-1, keepdim=True))
+        c = torch.where(rest > 1, shared * step, c)
+    return c.to(dtype)
 
 
 def _require_floats(name: str, tensor: Tensor) -> None:

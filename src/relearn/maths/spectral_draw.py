@@ -61,10 +61,14 @@ def largest_singular_value(matrix: Tensor, *, tolerance: float = TOLERANCE) -> f
     hundreds.
 
     Raises:
-        ValueError: not a matrix with entries.
+        ValueError: not a matrix with finite entries in float32 or float64.
     """
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"matrix has shape {tuple(matrix.shape)}: (m, n) with m, n ≥ 1 is needed")
+    if matrix.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"matrix has dtype {matrix.dtype}: float32 or float64 is needed")
+    if not bool(matrix.isfinite().all()):
+        raise ValueError("matrix holds NaN or infinity: finite entries are needed")
     most = min(matrix.shape)
     if most <= SMALL:
         return float(torch.linalg.matrix_norm(matrix, 2))

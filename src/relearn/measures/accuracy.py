@@ -22,9 +22,12 @@ def per_class_accuracy(logits: Tensor, labels: Tensor, *, classes: int) -> Tenso
     """Accuracy (classes,) of the samples of each class, float64; NaN for a class without samples.
 
     Raises:
-        ValueError: as :func:`accuracy`.
+        ValueError: as :func:`accuracy`, or a label outside 0..classes-1.
     """
     _check(logits, labels)
+    if int(labels.min()) < 0 or int(labels.max()) >= classes:
+        found = f"{int(labels.min())} to {int(labels.max())}"
+        raise ValueError(f"labels run from {found}; allowed: 0 to {classes - 1}")
     labels = labels.to(logits.device)
     right = (logits.argmax(1) == labels).double()
     count = torch.bincount(labels, minlength=classes).double()

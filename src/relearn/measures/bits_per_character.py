@@ -77,8 +77,9 @@ def windowed(
         batch_size: number of windows processed at once.
 
     Raises:
-        ValueError: see :func:`windows`.
+        ValueError: see :func:`windows`; a batch size below 1.
     """
+    _check(characters=len(ids), batch_size=batch_size)
     total = 0.0
     for group in _groups(windows(len(ids), context=context, step=step), batch_size):
         rows = torch.stack([ids[one.start : one.end + 1] for one in group]).long()

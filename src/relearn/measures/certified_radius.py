@@ -74,12 +74,17 @@ def attack(
         steps, step: number of steps and η.
 
     Raises:
-        ValueError: a network in training mode.
+        ValueError: a network in training mode, or a radius that is negative or not finite.
     """
     if network.training:
         raise ValueError("network: found training mode, allowed: eval()")
     away = [1] * (images.dim() - 1)
-    limit = torch.as_tensor(radius, dtype=images.dtype).expand(len(images)).view(-1, *away)
+    limit = torch.as_tensor(radius, dtype=images.dtype, device=images.device)
+    if not bool((limit.isfinite() & (limit >= 0)).all()):
+        raise ValueError(
+            f"radius: found {limit.min():g} to {limit.max():g}, allowed: finite numbers of at least 0"
+        )
+    limit = limit.expand(len(images)).view(-1, *away)
     with torch.no_grad():
         answer = network(images).argmax(1, keepdim=True)
     delta = torch.zeros_like(images)

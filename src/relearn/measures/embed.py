@@ -9,11 +9,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from relearn.measures.eval_mode import eval_mode
+
 
 class Embedding(Protocol):
     """A network with penultimate features: (B, C, H, W) pixels in [0, 1] → (B, d)."""
-
-    training: bool
 
     def features(self, x: Tensor) -> Tensor: ...
 
@@ -21,26 +21,31 @@ class Embedding(Protocol):
 
     def eval(self) -> Any: ...
 
-    def train(self, mode: bool = ...) -> Any: ...
+    def modules(self) -> Iterator[nn.Module]: ...
 
 
 @torch.no_grad()
 def embed(net: Embedding, images: Tensor, *, batch_size: int = 512, precision: str = "fp32") -> Tensor:
     """Return penultimate features (N, d), float32, of images (N, C, H, W); ``uint8`` images are converted to pixels in [0, 1].
 
-    The network is evaluated in eval mode on its own device, and its mode is restored. The features stay on that device.
+    The network is evaluated in eval mode on its own device, and all modes are restored. The features stay on that device.
+
+    Raises:
+        ValueError: a precision other than ``fp32`` and ``bf16``.
     """
+    if precision not in ("fp32", "bf16"):
+        raise ValueError(f"precision: found {precision!r}, allowed are fp32, bf16")
     device = next(net.parameters()).device
-    was_training = net.training
-    net.eval()
     features = []
-    for chunk in images.split(batch_size):
-        pixels = chunk.to(device)
-        pixels = pixels.float() / 255.0 if pixels.dtype == torch.uint8 else pixels
-        cast = (
-            torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
-        )
-        with cast:
-            features.append(net.features(pixels).float())
-    net.train(was_training)
+    with eval_mode(net):
+        for chunk in images.split(batch_size):
+            pixels = chunk.to(device)
+            pixels = pixels.float() / 255.0 if pixels.dtype == torch.uint8 else pixels
+            cast = (
+                torch.autocast(device.type, torch.bfloat16)
+                if precision == "bf16"
+                else contextlib.nullcontext()
+            )
+            with cast:
+                features.append(net.features(pixels).float())
     return torch.cat(features)

@@ -30,6 +30,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from relearn.measures.eval_mode import eval_mode
+
 
 class Published(NamedTuple):
     """Numbers of a paper, as printed; None: not printed."""
@@ -138,11 +140,10 @@ def multiply_adds(model: nn.Module, images: torch.Tensor) -> int:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
-    training = model.training
     # torch does not count the products of the CPU's fused attention; the math kernel uses two batched products
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        model.eval()(images)
-    model.train(training)
+    count = FlopCounterMode(display=False)
+    with eval_mode(model), torch.no_grad(), sdpa_kernel(SDPBackend.MATH), count as counter:
+        model(images)
     return counter.get_total_flops() // 2
 
 

@@ -23,6 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from relearn.measures.eval_mode import eval_mode
+
 
 @torch.no_grad()
 def patch_similarity(
@@ -40,10 +42,13 @@ def patch_similarity(
         precision: "fp32", or "bf16" for the forward pass under autocast.
 
     Raises:
-        ValueError: no images, no such blocks, a block that the forward pass does not reach exactly once, or a layer with a single patch.
+        ValueError: no images, another precision,
+            no such blocks, a block that the forward pass does not reach exactly once, or a layer with a single patch.
     """
     if len(images) == 0:
         raise ValueError("images: none (allowed: at least one)")
+    if precision not in ("fp32", "bf16"):
+        raise ValueError(f"precision: found {precision!r}, allowed are fp32, bf16")
     blocks = _blocks(net)
     if not blocks:
         raise ValueError(f"net: no block of a Transformer in {type(net).__name__} (allowed: see the module)")
@@ -65,20 +70,17 @@ def patch_similarity(
     handles = [
         block.register_forward_hook(keep(index, prefix)) for index, (block, prefix) in enumerate(blocks)
     ]
-    training = {module: module.training for module in net.modules()}
     device = next(net.parameters()).device
     try:
-        net.eval()
-        for chunk in images.split(batch_size):
-            pixels = chunk.to(device)
-            pixels = pixels.float() / 255.0 if pixels.dtype == torch.uint8 else pixels
-            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-                net(pixels)
+        with eval_mode(net):
+            for chunk in images.split(batch_size):
+                pixels = chunk.to(device)
+                pixels = pixels.float() / 255.0 if pixels.dtype == torch.uint8 else pixels
+                with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+                    net(pixels)
     finally:
         for handle in handles:
             handle.remove()
-        for module, was in training.items():
-            module.training = was
     missed = [index for index, count in enumerate(came) if count != len(images)]
     if missed:
         raise ValueError(f"net: layer {missed[0] + 1}, not reached once by the forward pass")
@@ -103,12 +105,11 @@ def last_grid(net: nn.Module, image: Tensor) -> tuple[int, int | None]:
         raise ValueError(f"net: no block of a Transformer in {type(net).__name__} (allowed: see the module)")
     (block, prefix), found = blocks[-1], []
     handle = block.register_forward_hook(lambda _, given, x: found.append(x.flatten(1, -2).shape[1] - prefix))
-    training = net.training
     try:
-        net.eval()(image.to(next(net.parameters()).device))
+        with eval_mode(net):
+            net(image.to(next(net.parameters()).device))
     finally:
         handle.remove()
-        net.train(training)
     parts: list[Any] = [one for one in block.modules() if hasattr(one, "reach") and hasattr(one, "window")]
     sides: list[int] = [one.window + 2 * one.reach for one in parts]
     return found[-1], max(sides) ** 2 if sides else None

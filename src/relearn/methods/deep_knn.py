@@ -160,8 +160,15 @@ def replicate(y: Labels, rng: np.random.Generator | None = None) -> NDArray[np.i
 
     Returns:
         numpy int64 (C·N,) with C the number of classes; empty if there are no labels.
+
+    Raises:
+        ValueError: labels of another shape, or NaN.
     """
     labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    if labels.ndim != 1:
+        raise ValueError(f"y: shape {labels.shape} (allowed: (n,))")
+    if (labels != labels).any():
+        raise ValueError("y: holds NaN (allowed: labels that equal themselves)")
     counts = np.unique(labels, return_counts=True)[1]
     copies = [np.arange(len(labels), dtype=np.int64)]
     for label in np.unique(labels):

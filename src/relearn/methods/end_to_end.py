@@ -52,7 +52,7 @@ def fine_tune_network(
         images: uint8, or floats in [0, 1].
         labels: (n,) int64, as given to the victim (poisons carry the poison class).
         head_only: train ``network.head`` and no other layer.
-        reset_head: start from a newly initialised head.
+        reset_head: start from a newly initialised head, drawn on the CPU.
         training_mode: normalise batches by their own statistics and update the running ones; dropout is active.
         mix: mixture of images and labels (:mod:`relearn.methods.mixing`), a defence.
         epochs, batch_size, lr, weight_decay, milestones, seed, precision: as in :func:`relearn.methods.fit.fit`.
@@ -62,9 +62,11 @@ def fine_tune_network(
     """
     tuned: Any = copy.deepcopy(network)
     if reset_head:
+        device = next(tuned.head.parameters()).device
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            tuned.head.reset_parameters()
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed every GPU, too
+            tuned.head.cpu().reset_parameters()
+        tuned.head.to(device)
     tuned.requires_grad_(not head_only)
     tuned.head.requires_grad_(True)
     fitted = fit(

@@ -14,7 +14,6 @@ the samples kept for that head; if the batch has none, it contributes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -111,7 +110,7 @@ def fine_tune(
         The heads, the outcome (``ok`` or ``diverged``) and the step of a divergence.
 
     Raises:
-        ValueError: shapes that do not match.
+        ValueError: shapes that do not match, or a head without a bias.
     """
     count, sets, width = features.shape
     if labels.shape != (count,) or keep.shape[:2] != (count, sets) or keep.dim() != 3:
@@ -121,11 +120,13 @@ def fine_tune(
     distinct = arrange(features, keep.to(features.dtype))
     if reset_head:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed every GPU, too
             head = nn.Linear(width, classes).to(features.device)
+    if head.bias is None:
+        raise ValueError("head: found no bias, allowed: a linear layer with one")
     shape = distinct.keep.shape[1:]
     weight = head.weight.detach().to(features.dtype).expand(*shape, classes, width)
-    bias = cast(Tensor, head.bias).detach().to(features.dtype).expand(*shape, classes)
+    bias = head.bias.detach().to(features.dtype).expand(*shape, classes)
     heads = Heads(weight, bias)
     fitted = fit(
         heads,

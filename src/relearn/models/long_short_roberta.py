@@ -180,12 +180,13 @@ def attention_inputs(model: Any, tokens: Tensor, mask: Tensor) -> list[Tensor]:
         layer.attention.register_forward_pre_hook(lambda _, given: found.append(given[0].detach()))
         for layer in model.base_model.encoder.layer
     ]
-    training = model.training
+    modes = [(module, module.training) for module in model.modules()]
     try:
         with torch.no_grad():
             model.eval().base_model(tokens, attention_mask=mask)
     finally:
-        model.train(training)
+        for module, mode in modes:
+            module.training = mode
         for hook in hooks:
             hook.remove()
     return found
