@@ -199,7 +199,7 @@ def test_a_reset_head_is_drawn_without_touching_any_global_generator(whole, monk
             return self.head(x.flatten(1))
 
     features, labels, keep, head = problem()
-    net = Net()
+    net, pixels = Net(), torch.rand(6, 1, 2, 2)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
         expected = nn.Linear(4, 3)
@@ -209,9 +209,7 @@ def test_a_reset_head_is_drawn_without_touching_any_global_generator(whole, monk
     before = torch.get_rng_state()
     if whole:
         monkeypatch.setattr(end_to_end, "fit", lambda *_, **__: None)  # which has a test of its own
-        fresh = end_to_end.fine_tune_network(
-            net, torch.rand(6, 1, 2, 2), labels[:6], reset_head=True, seed=5
-        )[0].head
+        fresh = end_to_end.fine_tune_network(net, pixels, labels[:6], reset_head=True, seed=5)[0].head
         found = fresh.weight, fresh.bias
     else:
         monkeypatch.setattr(transfer, "fit", lambda *_, **__: Fitted())

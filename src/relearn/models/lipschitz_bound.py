@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -219,7 +219,7 @@ def ruled_kind(module: nn.Module) -> tuple[type[nn.Module] | None, bool]:
 
     A reparametrised module counts as one of the class before. Classes of this package inherit the rule of their parent.
     """
-    written = type(module).__mro__[int(is_parametrized(module))]
+    written: Any = type(module).__mro__[int(is_parametrized(module))]
     kind = next((one for one in written.__mro__ if one in RULES), None)
     ours = written.__module__.startswith("relearn.")
     return kind, kind is not None and not ours and written.forward is not kind.forward
@@ -245,3 +245,21 @@ def _positive(value: object) -> bool:
 def without_radius(at: At, *shape: int) -> At:
     """Return what is known after a layer that may change token norms arbitrarily: only the shape."""
     return replace(at, shape=shape or at.shape, radius=math.inf)
+
+
+def check_channels(walk: Walk, at: At, channels: int, axes: int) -> None:
+    """ValueError if images have another number of channels or axes."""
+    if len(at.shape) != axes + 1 or at.shape[0] != channels:
+        raise ValueError(
+            f"{walk.path}: input of shape {at.shape} (allowed: {channels} channels, {axes} axes more)"
+        )
+
+
+def sides(
+    walk: Walk, at: At, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]
+) -> list[int]:
+    """Sides of the images after windows of this size; ValueError if no window fits."""
+    found = [(n + 2 * q - k) // s + 1 for n, q, k, s in zip(at.shape[1:], padding, kernel, stride)]
+    if min(found) < 1:
+        raise ValueError(f"{walk.path}: images of {at.shape[1:]} (allowed: not below the kernel, {kernel})")
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -29,7 +28,7 @@ from relearn.maths.norms import inf_norm, spectral_norm
 from relearn.models.cross_windows import CrossShapedAttention
 from relearn.models.cswin import CSwinBlock, OverlappingStem
 from relearn.models.lips_block import FeedForward, LipsBlock
-from relearn.models.lipschitz_bound import At, Walk, lipschitz_rule, without_radius
+from relearn.models.lipschitz_bound import At, Walk, check_channels, lipschitz_rule, sides, without_radius
 from relearn.models.lipsformer import LipsFormer
 from relearn.models.pyramid import Downsample, Pyramid
 from relearn.models.residual_block import ResidualBlock
@@ -124,38 +123,22 @@ def _conv(walk: Walk, module: Any, at: At) -> At:
     if isinstance(module.padding, str) or module.padding_mode != "zeros" or set(module.dilation) != {1}:
         raise walk.refuse(module, "padding in words, padding_mode or dilation (allowed: numbers, zeros, 1)")
     size, (stride, padding) = at.shape[1:], (module.stride, module.padding)
-    _channels(walk, at, module.in_channels, len(module.kernel_size))
-    after = sides(walk, at, module.kernel_size, stride, padding)
+    check_channels(walk, at, module.in_channels, len(module.kernel_size))
     more: dict[str, Any] = dict(stride=stride, padding=padding, groups=module.groups, p=walk.p)
     bound = conv_bound(_wide(module.weight), size, **more)
     if isinstance(module, GeluPointwiseConv2d):
         bound = bound * gelu_constant()
     walk.add(module, bound)
-    return without_radius(at, module.out_channels, *after)
-
-
-def _channels(walk: Walk, at: At, channels: int, axes: int) -> None:
-    if len(at.shape) != axes + 1 or at.shape[0] != channels:
-        raise ValueError(
-            f"{walk.path}: input of shape {at.shape} (allowed: {channels} channels, {axes} axes more)"
-        )
-
-
-def sides(
-    walk: Walk, at: At, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]
-) -> list[int]:
-    """Sides of the images after windows of this size; ValueError if no window fits."""
-    found = [(n + 2 * q - k) // s + 1 for n, q, k, s in zip(at.shape[1:], padding, kernel, stride)]
-    if min(found) < 1:
-        raise ValueError(f"{walk.path}: images of {at.shape[1:]} (allowed: not below the kernel, {kernel})")
-    return found
+    return without_radius(at, module.out_channels, *sides(walk, at, module.kernel_size, stride, padding))
 
 
 @lipschitz_rule(nn.BatchNorm1d, nn.BatchNorm2d)
 def _batch_norm(walk: Walk, module: Any, at: At) -> At:
     if module.training or module.running_var is None:
         raise walk.refuse(module, "statistics of the batch (allowed: eval(), with running statistics)")
-    _channels(walk, at, module.num_features, 2 if isinstance(module, nn.BatchNorm2d) else len(at.shape) - 1)
+    check_channels(
+        walk, at, module.num_features, 2 if isinstance(module, nn.BatchNorm2d) else len(at.shape) - 1
+    )
     gamma = torch.ones(()) if module.weight is None else _wide(module.weight)
     walk.add(module, (gamma.abs() / (_wide(module.running_var) + module.eps).sqrt()).max())
     return without_radius(at)

@@ -35,6 +35,7 @@ from relearn.models.lipschitz_bound import (
     lipschitz_rule,
     product,
     ruled_kind,
+    sides,
     without_radius,
 )
 
@@ -54,9 +55,9 @@ def _windows(module: Any, at: At, walk: Walk) -> tuple[At, int, int]:
     kernel, stride, padding = _pair(module.kernel_size), _pair(module.stride), _pair(module.padding)
     if module.ceil_mode or _pair(getattr(module, "dilation", 1)) != (1, 1):
         raise walk.refuse(module, "ceil_mode or dilation (allowed: neither)")
-    sides = lipschitz_rules.sides(walk, at, kernel, stride, padding)
+    after = sides(walk, at, kernel, stride, padding)
     overlap = math.prod(-(-k // s) for k, s in zip(kernel, stride))
-    return without_radius(at, at.shape[0], *sides), overlap, math.prod(kernel)
+    return without_radius(at, at.shape[0], *after), overlap, math.prod(kernel)
 
 
 @lipschitz_rule(nn.MaxPool2d)
