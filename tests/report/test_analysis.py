@@ -75,3 +75,9 @@ def test_an_incomplete_text_is_refused(tmp_path, change, message):
     entry = {key: value for key, value in {**ENTRY, **change}.items() if value is not None}
     with pytest.raises(ValueError, match=re.escape(message)):
         analysis.load(write(tmp_path, entry))
+
+
+def test_runs_that_differ_in_the_seed_only_are_one_line() -> None:
+    runs = ["runs/a/x/seed0", "runs/a/y/seed3", "runs/a/x/seed2", "runs/a/count"]
+    assert claims_formats.folded(runs) == ["runs/a/x/seed{0,2}", "runs/a/y/seed3", "runs/a/count"]
+    assert claims_formats.folded([]) == []

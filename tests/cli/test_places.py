@@ -1,4 +1,4 @@
-"""`relearn warm`: a place where no socket can be made is refused before the imports."""
+"""A place where a verb could not write its folder or socket is refused before it works."""
 
 import socket
 import sys
@@ -7,11 +7,24 @@ from pathlib import Path
 import pytest
 
 from relearn import cli
-from relearn.cli import warm
+from relearn.cli import docs, warm
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="warm starts need Linux")
+linux_alone = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="warm starts need Linux")
 
 
+@pytest.mark.parametrize("out", ["file", "file/below"])
+def test_a_file_is_no_folder_of_docs(
+    out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(docs, "material", lambda root: pytest.fail("it works already"))
+    (tmp_path / "file").write_text("x")
+    assert cli.main(["docs", "--out", str(tmp_path / out)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"relearn docs: --out {tmp_path / out}: found a file")
+    assert said.endswith("allowed: a folder\n") and said.count("\n") == 1
+
+
+@linux_alone
 @pytest.mark.parametrize(
     ("place", "code", "says"),
     [
@@ -37,6 +50,7 @@ def test_what_is_no_socket_is_refused_at_once(
     assert said == f"relearn warm: --socket {tmp_path / place}: {says.format(tmp_path)}\n"
 
 
+@linux_alone
 def test_a_dead_socket_and_a_new_path_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with socket.socket(socket.AF_UNIX) as one:
