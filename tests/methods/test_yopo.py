@@ -169,7 +169,8 @@ class Outside(Linear):
 
 @pytest.mark.parametrize("around", [True, False])
 def test_a_first_block_that_the_input_gets_around_is_refused(around):
-    strategy = YOPO(passes=2, inner=2, step_size=0.1, start_norm=0.1, space=PixelSpace(), norm="linf")
+    space = PixelSpace(bounds=None)
+    strategy = YOPO(passes=2, inner=2, step_size=0.1, start_norm=0.1, space=space, norm="linf")
     model = Outside(around)
     if not around:
         take(strategy, model, vectors())

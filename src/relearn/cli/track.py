@@ -56,8 +56,10 @@ def main(args: argparse.Namespace) -> int:
         TrackingError, Busy: the store cannot be used.
     """
     from relearn.runs import interrupt
+    from relearn.tracking import store
 
     interrupt.install_signal_handlers()
+    store.database(store.store_uri(args.uri))  # refuse a wrong one before the work
     stop = _stop(args.stop_file)
     if args.follow:
         while not stop() and not anything(args.root or roots()):

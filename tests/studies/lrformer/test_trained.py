@@ -132,7 +132,7 @@ def test_a_difference_that_changes_sign_is_a_direction(tmp_path):
 def test_too_few_seeds_and_networks_at_chance_are_underpowered(tmp_path):
     both(tmp_path / "a", seeds=(0, 1))
     claim = judged(tmp_path / "a")
-    assert (claim.verdict, claim.numbers_say) == ("underpowered", "reproduced")
+    assert (claim.verdict, claim.numbers_say) == ("underpowered", "direction")
     assert claim.reasons == ("2 seeds, needs 3",)
     both(tmp_path / "b", accuracy=0.1)
     claim = judged(tmp_path / "b")
