@@ -224,6 +224,8 @@ def run_with(folder: str, step: str = "train", **settings: Any) -> Run:
 def test_runs_with_the_planned_settings_have_no_line() -> None:
     made = run_with("a", steps=5, sizes=[1, 2], optimiser={"lr": 0.1})
     assert outdated.lines([made], lambda _: {"steps": 5, "sizes": (1, 2), "optimiser": {"lr": 0.1}}) == []
+    phases = run_with("a", phases=[{"steps": 5, "rate": 0.1}])
+    assert outdated.lines([phases], lambda _: {"phases": [{"rate": 0.1, "steps": 5}]}) == []
 
 
 def test_each_step_counts_its_runs_and_names_the_commonest_settings_first() -> None:

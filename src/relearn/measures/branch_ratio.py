@@ -35,6 +35,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from relearn.measures.eval_mode import eval_mode
+
 
 class _Branch(NamedTuple):
     """One residual branch of a network and how to observe it."""
@@ -74,16 +76,14 @@ def branch_ratios(net: nn.Module, images: Tensor) -> list[dict[str, Any]]:
 
         return look
 
-    training = {module: module.training for module in net.modules()}
     try:
         for index, branch in enumerate(branches):
             handles += branch.watch(keep(index, branch))
-        net.eval()(images)
+        with eval_mode(net):
+            net(images)
     finally:
         for handle in handles:
             handle.remove()
-        for module, was in training.items():
-            module.training = was
     missed = [branch for index, branch in enumerate(branches) if index not in found]
     if missed:
         raise ValueError(f"net: layer {missed[0].layer}, {missed[0].name}, not reached by the forward pass")

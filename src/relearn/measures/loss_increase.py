@@ -44,6 +44,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from relearn.measures.eval_mode import eval_mode
+
 Losses = Callable[[Tensor], Tensor | tuple[Tensor, Tensor]]
 
 
@@ -129,14 +131,12 @@ def largest_increase(
 @contextmanager
 def probed(model: nn.Module) -> Iterator[None]:
     """Put the network in eval mode without parameter gradients; restore every module's mode and every flag afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
     flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     try:
-        model.eval().requires_grad_(False)
-        yield
+        model.requires_grad_(False)
+        with eval_mode(model):
+            yield
     finally:
-        for module, mode in modes:
-            module.training = mode
         for parameter, flag in flags:
             parameter.requires_grad_(flag)
 

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from relearn.measures.eval_mode import eval_mode
+
 
 @torch.no_grad()
 def norm_ratios(net: nn.Module, tokens: Tensor) -> list[dict[str, Any]]:
@@ -31,7 +33,6 @@ def norm_ratios(net: nn.Module, tokens: Tensor) -> list[dict[str, Any]]:
         ValueError: no layer to measure, or one that compresses nothing because there are too few positions.
     """
     rows: list[dict[str, Any]] = []
-    modes = {module: module.training for module in net.modules()}
     layers: list[nn.Module] = net.attention_layers()  # type: ignore[operator]
     handles = []
     for number, layer in enumerate(layers, 1):
@@ -55,12 +56,11 @@ def norm_ratios(net: nn.Module, tokens: Tensor) -> list[dict[str, Any]]:
             raise ValueError(
                 "net: no layer with keys of a window and compressed ones (allowed: at least one)"
             )
-        net.eval()(tokens)
+        with eval_mode(net):
+            net(tokens)
     finally:
         for handle in handles:
             handle.remove()
-        for module, mode in modes.items():
-            module.training = mode
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ def compare(sides: Sequence[tuple[Path, str]]) -> list[Setting]:
     old, new = (_by_name(*side) for side in sides)
     counts: Counter[tuple[str, str, str, str]] = Counter()
     for name in old.keys() & new.keys():
-        was, now = dict(_flat(old[name])), dict(_flat(new[name]))
+        was, now = dict(flat(old[name])), dict(flat(new[name]))
         for key in was.keys() | now.keys():
             if was.get(key) != now.get(key):
                 counts[f"{name[0]} {name[1]}", key, was.get(key, "-"), now.get(key, "-")] += 1
@@ -48,9 +49,11 @@ def _by_name(folder: Path, scale: str) -> dict[tuple[Any, ...], Mapping[str, Any
     return {(run.study, run.step, tuple(run.labels.items()), run.seed): run.settings for run in found}
 
 
-def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+def flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Every setting with its dotted key and its value as text."""
     for key, value in settings.items():
         if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{above}{key}.")
+            yield from flat(value, f"{above}{key}.")
         else:
-            yield f"{above}{key}", str(value)
+            listed = isinstance(value, (list, tuple))  # of mappings, perhaps in another order of keys
+            yield f"{above}{key}", json.dumps(value, sort_keys=True) if listed else str(value)

@@ -6,11 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from relearn.report.changed_settings import flat
 from relearn.report.runs import Run
 
 Planned = Callable[[str], Mapping[str, Any] | None]
 """Maps the folder of a run, relative to the results root, to its planned settings; None if it is not planned."""
-MOST = 3  # settings that one line names
+MOST, LONGEST = 3, 40  # settings that one line names, and characters of a value
 
 
 def lines(runs: Iterable[Run], planned: Planned) -> list[str]:
@@ -42,22 +43,14 @@ def lines(runs: Iterable[Run], planned: Planned) -> list[str]:
     return found
 
 
-def _differing(was: Mapping[str, Any], now: Mapping[str, Any], above: str = "") -> list[str]:
-    found = []
-    for key in sorted(was.keys() & now.keys()):
-        before, after = was[key], now[key]
-        if isinstance(before, Mapping) and isinstance(after, Mapping):
-            found += _differing(before, after, f"{above}{key}.")
-        elif _plain(before) != _plain(after):
-            found.append(f"{above}{key} {_shown(before)}, now {_shown(after)}")
-    return found
+def _differing(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    before, after = dict(flat(was)), dict(flat(now))
+    return [
+        f"{key} {_shown(before[key])}, now {_shown(after[key])}"
+        for key in sorted(before.keys() & after.keys())
+        if before[key] != after[key]
+    ]
 
 
-def _plain(value: Any) -> Any:
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, Mapping | list | tuple):
-        return "others" if len(str(value)) > 40 else str(_plain(value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _shown(value: str) -> str:
+    return value if len(value) <= LONGEST else "others"

@@ -25,13 +25,8 @@ from relearn.runs import memory
 from relearn.runs.atomic_files import RESOURCE_FAULTS
 
 USE, DATA, RESOURCE, NUMERICAL, SIGINT, READER_GONE = 2, 3, 4, 5, 130, 141
-DAMAGED = {
-    "EOFError",
-    "PickleError",
-    "BadZipFile",
-    "TarError",
-    "YAMLError",
-}  # of readers that are not imported for their names
+# What readers raise for a damaged file, by name: importing them all would make every start slower.
+DAMAGED = {"EOFError", "PickleError", "BadZipFile", "TarError", "YAMLError"}
 
 
 def run_guarded(command: str, call: Callable[[], int]) -> int:
