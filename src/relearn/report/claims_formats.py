@@ -172,17 +172,23 @@ def _details(claim: Claim, link: Callable[[str], str], why: Sequence[str]) -> li
 
 
 def folded(runs: Iterable[str]) -> list[str]:
-    """Runs that differ in the seed only as one: ``…/seed{0,1,2}``."""
-    seeds: dict[str, list[str]] = {}
-    for run in runs:
-        folder, _, seed = run.rpartition("/seed")
-        seeds.setdefault(folder or run, []).append(seed if folder else "")
-    return [
-        folder
-        if not found[0]
-        else f"{folder}/seed{found[0] if len(found) == 1 else '{' + ','.join(found) + '}'}"
-        for folder, found in seeds.items()
-    ]
+    """Runs that differ in one name only as one, as a shell writes it: ``a/{x,y}/seed{0,1,2}``; the last names come first."""
+    paths: list[tuple[str, ...]] = [tuple(run.split("/")) for run in dict.fromkeys(runs)]
+    for place in range(max(map(len, paths), default=0) - 1, -1, -1):
+        found: dict[tuple[str, ...], list[str]] = {}
+        for path in paths:
+            here = path[place] if place < len(path) else ""
+            found.setdefault((*path[:place], "", *path[place + 1 :]) if here else path, []).append(here)
+        paths = [(*key[:place], _braces(names), *key[place + 1 :]) if names[0] else key for key, names in found.items()]
+    return ["/".join(path) for path in paths]
+
+
+def _braces(names: Sequence[str]) -> str:
+    """``seed{0,1}`` for seeds, ``{x,y}`` for other names, and a single name as it is."""
+    if len(names) == 1:
+        return names[0]
+    start = "seed" if all(name.startswith("seed") for name in names) else ""
+    return f"{start}{{{','.join(name[len(start) :] for name in names)}}}"
 
 
 def as_json(claims: Sequence[Claim], scale: str) -> str:
