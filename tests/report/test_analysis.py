@@ -86,10 +86,17 @@ def test_runs_that_differ_in_one_name_are_one_line() -> None:
 
 def test_folded_runs_unfold_to_the_same_runs() -> None:
     """The truth is the shell's own expansion of braces; a grid becomes one line, and a cell that is missing splits it."""
-    grid = [f"runs/{attack}/none/{victim}/seed{seed}" for attack in "pq" for victim in ("R18", "D-121") for seed in (0, 10)]
+    grid = [
+        f"runs/{attack}/none/{victim}/seed{seed}"
+        for attack in "pq"
+        for victim in ("R18", "D-121")
+        for seed in (0, 10)
+    ]
     assert claims_formats.folded(grid) == ["runs/{p,q}/none/{R18,D-121}/seed{0,10}"]
     for runs in (grid, grid[1:], [*grid[:3], *grid[5:], "runs/p/none", "runs/q/none", "runs/lone"]):
         lines = claims_formats.folded(runs)
-        unfolded = subprocess.run(["bash", "-c", f"echo {' '.join(lines)}"], capture_output=True, text=True, check=True)
+        unfolded = subprocess.run(
+            ["bash", "-c", f"echo {' '.join(lines)}"], capture_output=True, text=True, check=True
+        )
         assert len(lines) < len(runs)
         assert sorted(unfolded.stdout.split()) == sorted(runs)

@@ -179,7 +179,10 @@ def folded(runs: Iterable[str]) -> list[str]:
         for path in paths:
             here = path[place] if place < len(path) else ""
             found.setdefault((*path[:place], "", *path[place + 1 :]) if here else path, []).append(here)
-        paths = [(*key[:place], _braces(names), *key[place + 1 :]) if names[0] else key for key, names in found.items()]
+        paths = [
+            (*key[:place], _braces(names), *key[place + 1 :]) if names[0] else key
+            for key, names in found.items()
+        ]
     return ["/".join(path) for path in paths]
 
 

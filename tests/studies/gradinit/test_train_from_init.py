@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from relearn import cli
+from relearn.data.evenly_spaced import evenly_spaced
 from relearn.models import create, files
 from relearn.runs import record
 from relearn.studies.gradinit.steps.train_from_init import FIXUP_RATES
@@ -73,6 +74,17 @@ def test_the_last_accuracy_is_the_trained_networks_on_the_first_test_images(runs
         images, labels = task.test_images, task.test_labels
         assert final == accuracy_of(spy.model, images[: count or None], labels[: count or None])
     assert final != accuracy_of(spy.model, images, labels)
+
+
+def test_held_out_images_judge_and_are_not_trained_on(runs, spy):
+    done = runs.train("held_out", "kaiming", held_out=0.25, test_images=0, crop_padding=0, cutout=0)
+    task = runs.task()
+    held = evenly_spaced(torch.arange(COUNT), COUNT // 4)
+    final = done["metrics"]["accfinal_frac"]
+    assert final == accuracy_of(spy.model, task.images[held], task.labels[held])
+    trained = {one.numpy().tobytes() for batch in spy.images for one in batch}
+    hidden = {one.numpy().tobytes() for one in task.images[held]}
+    assert len(trained) == COUNT - len(held) and not trained & hidden
 
 
 def test_the_first_loss_is_the_starts_on_the_first_batch(runs, spy):

@@ -26,6 +26,8 @@ from relearn.studies.gradinit.plan.methods import (
 GRID, FIRST_STEPS, IMAGENET = "grid", "first_steps", "imagenet"
 STARTED = {"weights": "weights.safetensors", "scales": "scales.csv", "history": "history.csv"}
 """What `initialise` writes."""
+TUNED_ON = {"held_out": 0.1, "test_images": 0}
+"""MetaInit's tau is chosen on a tenth of the training images, all of them: no test image takes part."""
 Start = tuple[str, str]  # network, initialisation
 
 
@@ -129,7 +131,10 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         seeds=tune.seeds,
         cell_seeds=None,
         inputs={"data": data(GRID), "start": tune.files["weights"]},
-        settings=lambda network, initialisation, tried: recipe.train(GRID, network, initialisation, "sgd"),
+        settings=lambda network, initialisation, tried: {
+            **recipe.train(GRID, network, initialisation, "sgd"),
+            **TUNED_ON,
+        },
         modules=lambda network, initialisation, tried: modules(GRID, network),
         labels={**tune.labels, "recipe": "sgd"},
         constraints={},

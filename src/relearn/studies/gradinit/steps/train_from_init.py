@@ -2,7 +2,8 @@
 
 Settings: the recipe, i.e. optimizer, lr, momentum, weight_decay, batch_size, epochs or steps, clip_norm and mixup (null turns
 either off), scalars (true: each weight has a scalar factor that is trained with it), test_images (0: all), augmentation.
-`task: folder` (ImageNet, images decoded from class folders) takes size instead. Optional: schedule, milestones (in epochs).
+`task: folder` (ImageNet, images decoded from class folders) takes size instead. Optional: schedule, milestones (in epochs), and held_out, the
+share of the training images on which the network is tested instead of on the test images.
 Inputs: data, start. Output: history.csv with one row per epoch; with ``steps`` at most ten rows, the last of which has an accuracy.
 
 epoch_s is the time of an epoch without its evaluation: CPU time of this process on a CPU, device time on a GPU.
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from relearn.steps.csv_rows import write_rows
-from relearn.steps.tasks import OnFolder, OnImages, open_task
+from relearn.steps.tasks import OnFolder, OnImages
 
 NEEDS_TORCH = True
 PROCESSES = True
@@ -46,6 +47,7 @@ class Training:
     test_images: int
     schedule: str | None = None
     milestones: Sequence[float] = ()
+    held_out: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +74,12 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     from relearn.methods.mixing import mixup
     from relearn.runs.checkpoint import Checkpoint
     from relearn.runs.console import Progress
+    from relearn.steps.tasks.vision_recipe import open_images
     from relearn.steps.trained.chance import most_frequent
     from relearn.steps.trained.clock import Clock
     from relearn.steps.trained.seed import seed_of
 
-    task: Any = open_task(settings, inputs, device)
+    task = open_images(settings, inputs, device, held_out=settings.held_out)
     model = task.network(inputs["start"][0])
     seed = seed_of(run.labels, run.seed, "task", "network")  # same batches and augmentation for every start
     streamed = settings.task == "folder"  # images are decoded during training
