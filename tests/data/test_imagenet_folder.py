@@ -15,7 +15,7 @@ from PIL import Image
 from torch import nn
 
 from relearn import torchvision_schema
-from relearn.data import imagenet_folder
+from relearn.data import class_folders, imagenet_folder
 from relearn.data.imagenet_folder import FolderBatches, crop_box, decode_rgb, listing, validation
 from relearn.methods import batch_source
 
@@ -223,7 +223,11 @@ def test_classes_are_the_sorted_names_of_the_folders(tmp_path: Path) -> None:
     assert train.classes == ("n00000000", "n00000001", "n00000002")
     assert train.labels.tolist() == [0] * 3 + [1] * 4 + [2] * 2
     (tmp_path / "train" / "n00000000" / "notes.txt").write_text("no image")
-    assert len(listing(tmp_path / "train")) == 9
+    hidden = tmp_path / "train" / ".ipynb_checkpoints"
+    hidden.mkdir()
+    (hidden / "a.png").write_bytes(train.files[0].read_bytes())
+    assert torch.equal(listing(tmp_path / "train").labels, train.labels), "a hidden folder is no class"
+    assert list(map(len, class_folders.files_of(tmp_path / "train").values())) == [3, 4, 2]
     part = train.take([8, 0])
     assert part.labels.tolist() == [2, 0] and part.files == (train.files[8], train.files[0])
     val = folder(tmp_path / "val", (1, 1, 1))

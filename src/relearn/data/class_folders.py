@@ -12,6 +12,7 @@ from pathlib import Path
 from relearn.data.mirror import mirror_of
 
 PARTS = ("train", "val")
+SUFFIXES = (".jpeg", ".jpg", ".png")
 
 
 def root_of(dataset: str) -> Path:
@@ -30,9 +31,13 @@ def root_of(dataset: str) -> Path:
 
 
 def files_of(folder: Path) -> dict[str, list[str]]:
-    """Return the file names of each class, both sorted; hidden files and folders are left out."""
+    """Return the image names of each class, both sorted; hidden ones and files that are no images are left out."""
     classes = sorted(one.name for one in os.scandir(folder) if one.is_dir() and not one.name.startswith("."))
-    return {name: sorted(n for n in os.listdir(folder / name) if not n.startswith(".")) for name in classes}
+    return {name: sorted(filter(_is_image, os.listdir(folder / name))) for name in classes}
+
+
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(SUFFIXES) and not name.startswith(".")
 
 
 def sha256_of(root: Path) -> str:

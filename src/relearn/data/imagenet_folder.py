@@ -32,7 +32,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-SUFFIXES = (".jpeg", ".jpg", ".png")
+from relearn.data.class_folders import SUFFIXES, files_of
+
 TRIES = 10
 AHEAD = 2  # batches decoded in advance
 Box = tuple[int, int, int, int]
@@ -57,7 +58,7 @@ class Listing:
 
 
 def listing(folder: Path, *, classes: Sequence[str] | None = None) -> Listing:
-    """Find the images of ``<folder>/<class>/``.
+    """Find the images of ``<folder>/<class>/``. A hidden folder is no class: it would come first and shift every label.
 
     Args:
         folder: such as ``imagenet/train``.
@@ -67,7 +68,7 @@ def listing(folder: Path, *, classes: Sequence[str] | None = None) -> Listing:
         ValueError: no class folder, a class without an image, or a folder that is not one of the classes.
         OSError: the folder cannot be read.
     """
-    found = sorted(one.name for one in folder.iterdir() if one.is_dir())
+    found = files_of(folder)
     if not found:
         raise ValueError(
             f"{folder}: no class folders; required: {folder.name}/<class>/*.JPEG, one folder per class"
@@ -80,10 +81,7 @@ def listing(folder: Path, *, classes: Sequence[str] | None = None) -> Listing:
     files: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(named):
-        inside = sorted((folder / name).iterdir()) if name in found else []
-        images = [
-            path for path in inside if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
-        ]
+        images = [folder / name / file for file in found.get(name, ())]
         if not images:
             raise ValueError(f"{folder / name}: no images; allowed: at least one of {', '.join(SUFFIXES)}")
         files += images
