@@ -279,6 +279,8 @@ def test_real_images_are_listed_and_decoded(mirror: Callable[..., Path]) -> None
     pixels = validation(some, size=224, resize=256, workers=2)
     for i in (0, 7, 19):
         assert torch.equal(pixels[i], as_torchvision(some.files[i], 224, 256))
+    with pytest.raises(ValueError, match="the last batch has 2 rows for 3 processes"):
+        FolderBatches(images.take(range(6)), batch_size=4, part=(1, 3))
     seen = 0
     for batch, labels in FolderBatches(some, batch_size=8, workers=2).epoch(generator(0)):
         assert batch.shape[1:] == (3, 224, 224) and float(batch.float().std()) > 10

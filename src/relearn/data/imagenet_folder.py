@@ -121,8 +121,8 @@ class FolderBatches:
             `relearn.methods.batch_source.share`. The labels are those of the whole batch.
 
     Raises:
-        ValueError: a number is out of range or there are fewer than 2 images; during iteration, an image cannot be
-            decoded (the message names it).
+        ValueError: a number is out of range, there are fewer than 2 images, or a process has no share of the last batch;
+            during iteration, an image cannot be decoded (the message names it).
     """
 
     def __init__(
@@ -147,6 +147,11 @@ class FolderBatches:
         if len(images) < 2:
             raise ValueError(f"images: {len(images)}; allowed: 2 or more")
         self.images, self.batch_size, self.size, self.flip = images, batch_size, size, flip
+        last = len(images) % batch_size if len(images) % batch_size > 1 else min(batch_size, len(images))
+        if last < part[1]:
+            raise ValueError(
+                f"batch_size: the last batch has {last} rows for {part[1]} processes; choose another batch size"
+            )
         self.scale, self.ratio, self.workers, self.part = scale, ratio, workers, part
         self.batches_per_epoch = len(images) // batch_size + (len(images) % batch_size > 1)
 
