@@ -1,5 +1,6 @@
 """Class folders: crops by their formula, threads change no bit, validation as torchvision's; the real images."""
 
+import errno
 import math
 import os
 import random
@@ -218,6 +219,25 @@ def test_validation_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [one.suffix for one in cache.iterdir()] == [".npy"], "what failed leaves nothing"
 
 
+def test_a_torn_cache_is_made_again_and_a_full_disk_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, cache = listing(noise(tmp_path / "v", [(40, 40)])), tmp_path / "cache"
+    fresh = validation(images, size=28, resize=32, cache=cache).clone()
+    (kept,) = cache.iterdir()
+    for torn in (b"", kept.read_bytes()[:900]):
+        kept.write_bytes(torn)
+        assert torch.equal(validation(images, size=28, resize=32, cache=cache), fresh)
+
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(OSError, match=r"No space left on device: .*\.part'"):
+        validation(images, size=27, resize=32, cache=cache)
+    assert list(cache.iterdir()) == [kept]
+
+
 def test_classes_are_the_sorted_names_of_the_folders(tmp_path: Path) -> None:
     train = listing(folder(tmp_path / "train"))
     assert train.classes == ("n00000000", "n00000001", "n00000002")
@@ -259,6 +279,8 @@ def test_faults(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=said):
             FolderBatches(images, **({"batch_size": 2} | changes))
+    with pytest.raises(ValueError, match="the last batch has 2 rows for 3 processes"):
+        FolderBatches(images.take(range(6)), batch_size=4, part=(1, 3))
     with pytest.raises(ValueError, match="images: 1; allowed: 2 or more"):
         FolderBatches(images.take([0]), batch_size=2)
 
@@ -279,8 +301,6 @@ def test_real_images_are_listed_and_decoded(mirror: Callable[..., Path]) -> None
     pixels = validation(some, size=224, resize=256, workers=2)
     for i in (0, 7, 19):
         assert torch.equal(pixels[i], as_torchvision(some.files[i], 224, 256))
-    with pytest.raises(ValueError, match="the last batch has 2 rows for 3 processes"):
-        FolderBatches(images.take(range(6)), batch_size=4, part=(1, 3))
     seen = 0
     for batch, labels in FolderBatches(some, batch_size=8, workers=2).epoch(generator(0)):
         assert batch.shape[1:] == (3, 224, 224) and float(batch.float().std()) > 10

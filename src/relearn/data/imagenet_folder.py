@@ -15,6 +15,7 @@ available at https://image-net.org under their own terms; nothing is downloaded 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import math
@@ -146,12 +147,12 @@ class FolderBatches:
             raise ValueError(f"ratio is {ratio}; allowed: 0 < smallest <= largest")
         if len(images) < 2:
             raise ValueError(f"images: {len(images)}; allowed: 2 or more")
-        self.images, self.batch_size, self.size, self.flip = images, batch_size, size, flip
         last = len(images) % batch_size if len(images) % batch_size > 1 else min(batch_size, len(images))
         if last < part[1]:
             raise ValueError(
                 f"batch_size: the last batch has {last} rows for {part[1]} processes; choose another batch size"
             )
+        self.images, self.batch_size, self.size, self.flip = images, batch_size, size, flip
         self.scale, self.ratio, self.workers, self.part = scale, ratio, workers, part
         self.batches_per_epoch = len(images) // batch_size + (len(images) % batch_size > 1)
 
@@ -250,18 +251,45 @@ def validation(
         state = path.stat()
         digest.update(f"{path.parent.name}/{path.name} {state.st_size} {state.st_mtime_ns}\n".encode())
     place = cache / f"validation-{digest.hexdigest()[:32]}.npy"
-    if not place.exists():
+    if (kept := _kept(place, shape)) is None:
         cache.mkdir(parents=True, exist_ok=True)
         part = place.with_name(f".{place.name}.{os.getpid()}.part")
         try:
             mapped = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint8, shape=shape)
+            _reserve(part)
             _fill(mapped, images, size, resize, workers)
             mapped.flush()
             os.replace(part, place)
         finally:
             part.unlink(missing_ok=True)
-    # Copy on write: torch requires writable memory, but writes must not reach the file.
-    return torch.from_numpy(np.load(place, mmap_mode="c", allow_pickle=False))
+        kept = _kept(place, shape)
+    assert kept is not None  # it has just been written
+    return kept
+
+
+def _kept(place: Path, shape: tuple[int, ...]) -> Tensor | None:
+    """The pixels in the cache; None if there are none, or only a torn file."""
+    try:
+        # Copy on write: torch requires writable memory, but writes must not reach the file.
+        found = np.load(place, mmap_mode="c", allow_pickle=False)
+    except (FileNotFoundError, ValueError, EOFError):
+        return None
+    return torch.from_numpy(found) if found.shape == shape else None
+
+
+def _reserve(path: Path) -> None:
+    """Allocate the blocks of a file: a write to a mapped file on a full disk ends the process (SIGBUS).
+
+    Raises:
+        OSError: the disk is full.
+    """
+    if hasattr(os, "posix_fallocate"):  # not on macOS
+        with path.open("r+b") as file:
+            try:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+            except OSError as fault:
+                if fault.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # file systems without reservation
+                    raise OSError(fault.errno, fault.strerror, str(path)) from None
 
 
 def decode_rgb(path: Path, content: bytes | None = None) -> Image.Image:
