@@ -79,8 +79,10 @@ def test_the_limit_counts_the_files_that_are_read(tmp_path: Path) -> None:
         lambda content: b"<html>not found</html>",
         lambda content: b"",
         lambda content: b"\x1f\x8b\xff" + content[5:],  # 255 names no compression method, whatever the date
+        lambda content: content[:-8] + bytes(4) + content[-4:],
+        lambda content: content[:-6],
     ],
-    ids=["half", "cut inside", "page", "empty", "garbage"],
+    ids=["half", "cut inside", "page", "empty", "garbage", "another checksum", "no end"],
 )
 def test_a_broken_tar_archive_is_one_line(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
     packed = pack(tmp_path / "torn.tar.gz", file("a", bytes(range(256)) * 400), file("b"))

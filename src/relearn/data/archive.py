@@ -7,6 +7,7 @@ unpacked.
 
 from __future__ import annotations
 
+import gzip
 import lzma
 import tarfile
 import zipfile
@@ -15,7 +16,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path, PurePosixPath
 
 LIMIT = 2**30  # bytes, unpacked; the largest file, MNLI's training part, is a third of that
-ERRORS = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
+ERRORS = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
 
 def read_members(path: Path, names: Collection[str], limit: int = LIMIT) -> dict[str, bytes]:
@@ -52,6 +53,8 @@ def read_matching(path: Path, wanted: Callable[[str], bool], limit: int = LIMIT)
                 file = tar.extractfile(member)
                 assert file is not None  # it is a regular file
                 found[name] = file.read()
+            while tar.fileobj is not None and tar.fileobj.read(2**20):
+                pass  # a checksum stands at the end, where tarfile does not read
     except ERRORS as error:
         raise ValueError(f"{path}: not a complete tar archive ({' '.join(str(error).split())})") from None
     return found
