@@ -51,6 +51,7 @@ def test_a_copy_elsewhere_is_as_good(tmp_path: Path) -> None:
     [
         (lambda r: [*r[:3], r[3].replace("15", "14"), *r[4:]], "sha256 of the images"),
         (lambda r: r[:-1], "sha256 of the images"),
+        (lambda r: [r[0].replace(",0\n", ",7\n"), *r[1:]], "sha256 of the labels"),
         (lambda r: [line.replace("16", "17") for line in r], "allowed: 64 grey values 0 to 16"),
         (lambda r: [line.rstrip() + ",0\n" for line in r], "rows hold 66 numbers"),
         (lambda r: ["<html>\n", *r], "not a table of numbers"),
@@ -68,6 +69,10 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
     (tmp_path / digits.FILE).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match="truncated"):
         data.load("digits", folder=tmp_path)
+    for damaged in (b"<html>", whole[:30] + b"\xff" * 9 + whole[39:]):
+        (tmp_path / digits.FILE).write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"digits\.csv\.gz: not a table of numbers"):
+            data.load("digits", folder=tmp_path)
 
 
 def test_an_unknown_data_set_is_refused_by_name() -> None:

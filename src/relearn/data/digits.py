@@ -17,6 +17,8 @@ set from the images it does not use otherwise.
 from __future__ import annotations
 
 import gzip
+import hashlib
+import zlib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,6 +31,9 @@ CLASS_NAMES = tuple("0123456789")
 FILE = "digits.csv.gz"
 SHA256 = (
     "b41ca9fd335466eee997366c2e6f6bbe0a1b4582afe091fc4eba35f4a254182f"  # of the 8-bit images (1797, 1, 8, 8)
+)
+LABELS_SHA256 = (
+    "a3c91c262eddcf7ba8f0e37507c30284493c9b20412ffe4af30d536401f7ba21"  # of the labels as little-endian int64
 )
 
 
@@ -46,7 +51,7 @@ def load(folder: Path | None = None) -> Images:
     try:
         with gzip.open(path, "rt", encoding="ascii") as file:
             rows = np.loadtxt(file, delimiter=",", dtype=np.int64, ndmin=2)
-    except (EOFError, ValueError) as fault:
+    except (EOFError, ValueError, gzip.BadGzipFile, zlib.error) as fault:
         raise ValueError(f"{path}: not a table of numbers, or truncated ({fault})") from None
     if rows.shape[1] != 65 or rows[:, :-1].min() < 0 or rows[:, :-1].max() > 16:
         raise ValueError(
@@ -54,8 +59,10 @@ def load(folder: Path | None = None) -> Images:
         )
     images, labels = to_8bit(rows[:, :-1]).reshape(-1, 1, 8, 8), np.ascontiguousarray(rows[:, -1])
     found = sha256_of(images)
-    if found != SHA256:
-        raise ValueError(f"{path}: sha256 of the images is {found}, the known data set has {SHA256}")
+    own = hashlib.sha256(labels.astype("<i8").tobytes()).hexdigest()
+    for what, one, known in (("images", found, SHA256), ("labels", own, LABELS_SHA256)):
+        if one != known:
+            raise ValueError(f"{path}: sha256 of the {what} is {one}, the known data set has {known}")
     source = {
         "from": "scikit-learn's digits (UCI, test part)",
         "copy": "official",
