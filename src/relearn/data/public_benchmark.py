@@ -270,5 +270,7 @@ def _unpickled(path: Path) -> Any:
     try:
         with path.open("rb") as file:
             return _PlainData(file).load()
-    except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError) as error:
+    except OSError:
+        raise
+    except Exception as error:  # of any class, depending on which byte is damaged
         raise ValueError(f"{path}: {error}; allowed: a pickle of plain data, arrays and pictures") from None
