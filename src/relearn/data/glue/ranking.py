@@ -5,7 +5,8 @@ with the pronoun), in the file's order. Pairs that do not form such groups are t
 
 - a development or test pair whose first text is unique in its part borrows the second texts that the training part has for it, without
   their labels: RoBERTa's authors take candidates from the training part, too (Liu et al. 2019, arXiv 1907.11692);
-- the training part borrows nothing, so no evaluated pair is ever trained on;
+- the training part borrows nothing, so no development or test pair is ever trained on; borrowed pairs may be (WNLI: those of 2 of the 59
+  development samples, of one of them the correct one);
 - with labels (train, dev) a sample is used if it has at least two candidates, exactly one of which is entailed; other pairs are dropped
   and counted;
 - without labels (test) every sample is kept, even with a single candidate, so that a submission has an answer for each pair.
