@@ -4,6 +4,7 @@ import errno
 import math
 import os
 import random
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -271,6 +272,10 @@ def test_faults(tmp_path: Path) -> None:
         list(FolderBatches(images, batch_size=4, size=8).epoch(generator(0)))
     with pytest.raises(ValueError, match=r"a_2.png: not an image that can be decoded"):
         validation(images, size=8, resize=8)
+    chunk = b"IHDR" + bytes(5)
+    broken.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\5" + chunk + zlib.crc32(chunk).to_bytes(4, "big"))
+    with pytest.raises(ValueError, match=r"a_2.png: not an image that can be decoded \(Truncated IHDR"):
+        decode_rgb(broken)
     for changes, said in (
         ({"batch_size": 1}, "batch_size is 1; allowed: 2 or more"),
         ({"workers": 0}, "workers is 0; allowed: 1 or more"),

@@ -301,7 +301,7 @@ def decode_rgb(path: Path, content: bytes | None = None) -> Image.Image:
     try:
         with Image.open(path if content is None else io.BytesIO(content)) as image:
             return image.convert("RGB")
-    except (OSError, SyntaxError, Image.DecompressionBombError) as fault:
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as fault:
         raise ValueError(
             f"{path}: not an image that can be decoded ({' '.join(str(fault).split())})"
         ) from None

@@ -89,7 +89,7 @@ def _pixels(files: Sequence[Path], workers: int) -> list[bytes]:
         try:
             with Image.open(path) as image:
                 grey = np.asarray(image.convert("L"), np.uint8)
-        except (OSError, SyntaxError) as fault:
+        except (OSError, SyntaxError, ValueError) as fault:
             raise ValueError(
                 f"{path}: not an image that can be decoded ({' '.join(str(fault).split())})"
             ) from None
