@@ -1,7 +1,8 @@
 """IMDb's Large Movie Review Dataset: 25,000 training and 25,000 test reviews, half of them positive (Maas et al., 2011).
 
-Reviews have 1 to 4 (negative) or 7 to 10 stars (positive); there are at most 30 per film, and no film is in both parts. There is no
-official validation part. The texts belong to their authors; none is in this repository.
+Reviews have 1 to 4 (negative) or 7 to 10 stars (positive); there are at most 30 per film, and no film is in both parts. Some texts occur
+more than once all the same: 123 test reviews are also training reviews, word for word. There is no official validation part.
+The texts belong to their authors; none is in this repository.
 
 The first available source is used:
 
