@@ -220,9 +220,7 @@ def test_validation_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [one.suffix for one in cache.iterdir()] == [".npy"], "what failed leaves nothing"
 
 
-def test_a_torn_cache_is_made_again_and_a_full_disk_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_torn_cache_is_made_again_and_a_full_disk_is_named(tmp_path: Path, monkeypatch) -> None:
     images, cache = listing(noise(tmp_path / "v", [(40, 40)])), tmp_path / "cache"
     fresh = validation(images, size=28, resize=32, cache=cache).clone()
     (kept,) = cache.iterdir()
@@ -231,10 +229,10 @@ def test_a_torn_cache_is_made_again_and_a_full_disk_is_named(
         assert torch.equal(validation(images, size=28, resize=32, cache=cache), fresh)
 
     def full(*_: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
-    with pytest.raises(OSError, match=r"No space left on device: .*\.part'"):
+    with pytest.raises(OSError, match=r"full: .*\.part'"):
         validation(images, size=27, resize=32, cache=cache)
     assert list(cache.iterdir()) == [kept]
 
@@ -284,8 +282,9 @@ def test_faults(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=said):
             FolderBatches(images, **({"batch_size": 2} | changes))
-    with pytest.raises(ValueError, match="the last batch has 2 rows for 3 processes"):
-        FolderBatches(images.take(range(6)), batch_size=4, part=(1, 3))
+    for count in (5, 6):  # a single last image is dropped
+        with pytest.raises(ValueError, match="the last batch has 2 rows for 3 processes"):
+            FolderBatches(images.take(range(count)), batch_size=2 if count == 5 else 4, part=(1, 3))
     with pytest.raises(ValueError, match="images: 1; allowed: 2 or more"):
         FolderBatches(images.take([0]), batch_size=2)
 

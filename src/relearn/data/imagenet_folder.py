@@ -15,6 +15,7 @@ available at https://image-net.org under their own terms; nothing is downloaded 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import io
@@ -147,7 +148,8 @@ class FolderBatches:
             raise ValueError(f"ratio is {ratio}; allowed: 0 < smallest <= largest")
         if len(images) < 2:
             raise ValueError(f"images: {len(images)}; allowed: 2 or more")
-        last = len(images) % batch_size if len(images) % batch_size > 1 else min(batch_size, len(images))
+        last = len(images) % batch_size
+        last = last if last > 1 else min(batch_size, len(images))
         if last < part[1]:
             raise ValueError(
                 f"batch_size: the last batch has {last} rows for {part[1]} processes; choose another batch size"
@@ -268,7 +270,7 @@ def validation(
 
 
 def _kept(place: Path, shape: tuple[int, ...]) -> Tensor | None:
-    """The pixels in the cache; None if there are none, or only a torn file."""
+    """The pixels in the cache; None if there are none, or a torn file."""
     try:
         # Copy on write: torch requires writable memory, but writes must not reach the file.
         found = np.load(place, mmap_mode="c", allow_pickle=False)
@@ -278,18 +280,13 @@ def _kept(place: Path, shape: tuple[int, ...]) -> Tensor | None:
 
 
 def _reserve(path: Path) -> None:
-    """Allocate the blocks of a file: a write to a mapped file on a full disk ends the process (SIGBUS).
-
-    Raises:
-        OSError: the disk is full.
-    """
-    if hasattr(os, "posix_fallocate"):  # not on macOS
-        with path.open("r+b") as file:
-            try:
-                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-            except OSError as fault:
-                if fault.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # file systems without reservation
-                    raise OSError(fault.errno, fault.strerror, str(path)) from None
+    """Allocate the blocks of a file: on a full disk, writing through a map ends the process (SIGBUS)."""
+    with path.open("r+b") as file, contextlib.suppress(AttributeError):  # macOS has no such call
+        try:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        except OSError as fault:
+            if fault.errno in (errno.ENOSPC, errno.EDQUOT):  # others: the file system cannot reserve
+                raise OSError(fault.errno, fault.strerror, str(path)) from None
 
 
 def decode_rgb(path: Path, content: bytes | None = None) -> Image.Image:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -253,12 +252,7 @@ def test_the_repositorys_pickles_are_read_and_nothing_in_them_is_called(tmp_path
         path.write_bytes(pickle.dumps(content))
         with pytest.raises(ValueError, match=r"it names posix.system; allowed: a pickle of plain data"):
             (read or benchmark.read_trials)(path)
-    whole = pickle.dumps(entries)
-    for place in range(0, len(whole), 7):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
-        with contextlib.suppress(ValueError):  # some changes only change a number
-            benchmark.read_trials(path)
-    path.write_bytes(whole.replace(b"target", b"\xfftarget", 1))
+    path.write_bytes(pickle.dumps(entries).replace(b"target", b"\xfftarget", 1))
     with pytest.raises(ValueError, match=r"setups\.pickle: .* allowed: a pickle of plain data"):
         benchmark.read_trials(path)
     path.write_bytes(pickle.dumps([{"target class": 1}]))
