@@ -4,7 +4,6 @@ import errno
 import math
 import os
 import random
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -270,8 +269,7 @@ def test_faults(tmp_path: Path) -> None:
         list(FolderBatches(images, batch_size=4, size=8).epoch(generator(0)))
     with pytest.raises(ValueError, match=r"a_2.png: not an image that can be decoded"):
         validation(images, size=8, resize=8)
-    chunk = b"IHDR" + bytes(5)
-    broken.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\5" + chunk + zlib.crc32(chunk).to_bytes(4, "big"))
+    broken.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\5IHDR" + bytes(9))
     with pytest.raises(ValueError, match=r"a_2.png: not an image that can be decoded \(Truncated IHDR"):
         decode_rgb(broken)
     for changes, said in (
@@ -282,9 +280,9 @@ def test_faults(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=said):
             FolderBatches(images, **({"batch_size": 2} | changes))
-    for count in (5, 6):  # a single last image is dropped
+    for size in (2, 7):  # the last of nine images alone is dropped
         with pytest.raises(ValueError, match="the last batch has 2 rows for 3 processes"):
-            FolderBatches(images.take(range(count)), batch_size=2 if count == 5 else 4, part=(1, 3))
+            FolderBatches(images, batch_size=size, part=(1, 3))
     with pytest.raises(ValueError, match="images: 1; allowed: 2 or more"):
         FolderBatches(images.take([0]), batch_size=2)
 
