@@ -2,8 +2,8 @@
 
 Settings: the recipe, i.e. optimizer, lr, momentum, weight_decay, batch_size, epochs or steps, clip_norm and mixup (null turns
 either off), scalars (true: each weight has a scalar factor that is trained with it), test_images (0: all), augmentation.
-`task: folder` (ImageNet, images decoded from class folders) takes size instead. Optional: schedule, milestones (in epochs), and held_out, the
-share of the training images on which the network is tested instead of on the test images.
+`task: folder` (ImageNet, images decoded from class folders) takes size instead. Optional: schedule, milestones (in epochs), and
+held_out, the share of the training images on which the network is tested instead of on the test images.
 Inputs: data, start. Output: history.csv with one row per epoch; with ``steps`` at most ten rows, the last of which has an accuracy.
 
 epoch_s is the time of an epoch without its evaluation: CPU time of this process on a CPU, device time on a GPU.
