@@ -51,10 +51,9 @@ def panels(
     for axes, member in zip(grid, members):
         here = [point for point in points if point["panel"] == member.id]
         axes.set_title(title(member.title))
-        if below:
-            axes.set_xlabel(below)
         despine(ax=axes, left=True)
         if here:
+            axes.set_xlabel(below)
             yield axes, member, here
         else:
             empty(axes)

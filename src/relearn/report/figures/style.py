@@ -61,24 +61,27 @@ def empty_figure(height: float, width: float = WIDTH) -> Any:
 
 def not_run(axes: Any) -> None:
     """Write "not run" inside an empty panel."""
-    axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", va="center", color=MUTED)
+    look: Any = {"ha": "center", "va": "center", "color": MUTED, "backgroundcolor": "white"}
+    axes.text(0.5, 0.5, "not run", transform=axes.transAxes, **look)
 
 
-def chance_line(axes: Any, points: Iterable[Mapping[str, Any]], *, reach: bool = True) -> None:
-    """A thin dotted line at chance accuracy, ``chance`` of the points.
+def chance_line(axes: Any, points: Iterable[Mapping[str, Any]], *, reach: bool = True, x: int = 1) -> None:
+    """A thin dotted line at chance accuracy, ``chance`` of the points, with its name below, where data are rare.
 
     Args:
         reach: extend the axis down to the line; otherwise the line is drawn only if it is within the axis limits.
+        x: 0 for the name at the left end, 1 at the right.
     """
     for level in sorted({point["chance"] for point in points if point.get("chance") is not None}):
         low, high = axes.get_ylim()
         if not reach and level < low:
             continue
-        if level < low + 0.03 * (high - low):
-            axes.set_ylim(level - 0.06 * (high - level), high)
+        if level < low + 0.09 * (high - low):  # the height of the name
+            axes.set_ylim(level - 0.1 * (high - level), high)
         axes.axhline(level, color=MUTED, lw=1, ls=(0, (1, 2)), zorder=1)
         place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        axes.annotate("chance", (1, level), (0, 2), ha="right", color=MUTED, fontsize=SMALL, **place)
+        look: Any = {"ha": ("left", "right")[x], "va": "top", "color": MUTED, "fontsize": SMALL}
+        axes.annotate("chance", (x, level), (0, -2), **place, **look)
 
 
 def sequential(names: Sequence[Any]) -> dict[Any, Any]:

@@ -154,7 +154,7 @@ def _images(axes: Any, points: Sequence[Mapping[str, Any]], looks: Looks, titles
         axes.figure.mark(axes, point["x"], point["y"], point, says)
     axes.set(xlabel="Clean accuracy", ylabel="Robust accuracy")
     axes.margins(0.12)
-    chance_line(axes, points)
+    chance_line(axes, points, x=0)
     in_percent(axes.xaxis)
     in_percent(axes.yaxis)
 

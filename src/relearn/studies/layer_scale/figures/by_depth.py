@@ -118,6 +118,7 @@ def _line(
             "va": "center",
             "color": MUTED,
             "fontsize": SMALL,
+            "backgroundcolor": "white",
         }
         axes.text(0.01, at, "not run", **place)
     for rank, depth in enumerate(looks):

@@ -115,7 +115,8 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             if not there:
                 not_run(axes)
         grid[-1].set_xticks(range(len(victims)), [two_lines(victim) for victim in victims])
-        grid[-1].set_xlim(-0.6, len(victims) - 0.4)
+        room = max(0.2, 0.065 * len(victims))  # beside the last bar: the width of "chance"
+        grid[-1].set_xlim(-0.6, len(victims) - 0.6 + room)
         panels.absent(grid[-1], artefact, victims)
         handles: list[Any] = [
             Patch(color=COLOURS[row.id], label=row.title) for row in rows if row.id in there
