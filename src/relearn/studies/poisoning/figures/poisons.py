@@ -77,7 +77,8 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 _pair(poisons[0], poisons[rank], changes[rank], here)
             poisons[0].set_title("Base" if there else "")
         for rank, row in enumerate(rows, 1):
-            grid[0, rank].set_title(row.title.replace(" (addition)", "\n(addition)"))
+            title = row.title.replace(" (addition)", "\n(addition)")
+            grid[0, rank].set_title(title, fontsize=SMALL)
         if measured:
             image(grid[1, 0], measured[0]["pictures"][0])
             grid[1, 0].set_xlabel("Target")
@@ -96,8 +97,8 @@ def _pair(base: Any, poison: Any, change: Any, here: dict[str, dict[str, Any]]) 
         image(poison, poisoned)
         amplified = np.clip(127 + point["amplified"] * difference, 0, 255).round()
         image(change, amplified.astype(np.uint8))
-        change.set_title(f"change x{point['amplified']:.1f}", fontsize=SMALL, color=MUTED)
-        labels.append(f"mean {point['l1_mean_255']:.1f}, largest {point['linf_255']:.0f}")
+        change.set_title(f"change ×{point['amplified']:.1f}", fontsize=SMALL, color=MUTED)
+        labels.append(f"mean {point['l1_mean_255']:.1f}, max {point['linf_255']:.0f}")
     if paper:
         labels.append(f"the paper: {paper['l1_mean_255']:g}, {paper['linf_255']:g}")
     change.set_xlabel("\n".join(labels), fontsize=SMALL)
