@@ -8,7 +8,7 @@ from relearn.report import coverage
 from relearn.studies.gradinit.figures import heat_map, layer_profile, learning_curves
 
 from ...report.conftest import chapter, evidence_of
-from ...report.drawn import check_cells, check_equal_files, check_panels, words
+from ...report.drawn import check_cells, check_equal_files, check_panels, labels, words
 from . import fake_records as pretend
 
 FIGURES = {name: one for name, one in chapter("gradinit").items() if one.kind == "figure"}
@@ -132,7 +132,9 @@ def test_curves_are_means_over_the_seeds_that_got_so_far(tmp_path):
         (3, pytest.approx(0.8), 0.8, 0.8, 1),
     ]
     assert {p["panel"] for p in points} == {"VGG-19-BN/sgd"}
-    assert "Kaiming: 1 diverged" in words(learning_curves.draw(artefact, points))
+    drawn = learning_curves.draw(artefact, points)
+    assert "Kaiming: 1 diverged" in words(drawn)
+    assert labels(drawn) == ["Kaiming"]  # no entry for what has no curve
 
 
 def test_the_panel_of_adamw_takes_gradinit_for_adam(tmp_path):

@@ -177,7 +177,11 @@ def test_the_best_start_is_thick_and_a_bound_is_drawn(tmp_path):
     ]
     best, other = dp.get_lines()
     assert list(best.get_ydata()) == [1.0, 8.0] and best.get_linewidth() > other.get_linewidth()
-    assert list(l2.get_lines()[-1].get_ydata()) == [3.0, 3.0] and labels(drawn) == ["Norm", "Bound"]
+    assert list(l2.get_lines()[-1].get_ydata()) == [3.0, 3.0] and labels(drawn) == [
+        "Best start",
+        "Other starts",
+        "Bound",
+    ]
 
 
 # figures 4, 9 and 11

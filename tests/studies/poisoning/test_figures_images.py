@@ -7,6 +7,7 @@ from relearn.report import figures
 from relearn.studies.poisoning.figures import bars, curves, defended, plane, poisons, qualitative, toy
 
 from ...report.conftest import RENDERERS, every_artefact, evidence_of
+from ...report.drawn import labels
 from . import fake_settings
 from .fake_records import write_run
 
@@ -92,6 +93,8 @@ def test_curves_of_substitutes_and_of_each_watched_victim(evidence):
     last = [p for p in mine if p["network"] == "substitutes"][-1]
     assert last["loss"] == pytest.approx(at_end)
     assert {p["network"] for p in mine} >= {"SENet18", "DenseNet121"}
+    entries = labels(curves.draw(ARTEFACTS["zhu2022.fig2.3"], mine))
+    assert [text.endswith("crafted without Dropout") for text in entries] == [True, True]
 
 
 def test_the_toys_titles_say_what_its_points_say(evidence):

@@ -77,8 +77,10 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         handles = [
             Line2D([], [], color=COLOUR[row.id], marker="o", ms=3.5, lw=1.4, label=row.title)
             for row in artefact.rows
+            if any(point["series"] == row.id for point in points)
         ]
-        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
+        if handles:
+            figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return figure
 
 

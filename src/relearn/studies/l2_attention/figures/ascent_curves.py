@@ -71,10 +71,11 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             few_numbers(axes.yaxis)
         if any(point["bound"] is not None for point in points):
             handles = [
-                Line2D([], [], color=COLOUR, lw=2.0, label="Norm"),
+                Line2D([], [], color=COLOUR, lw=2.0, label="Best start"),
+                Line2D([], [], color=COLOUR, lw=0.8, alpha=0.5, label="Other starts"),
                 Line2D([], [], color=MUTED, lw=1.2, ls=(0, (5, 3)), label="Bound"),
             ]
-            figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False)
+            figure.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False)
     return figure
 
 

@@ -73,7 +73,8 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         handles = [
             Line2D([], [], color=COLOUR[network], lw=1.8, ls=style, label=f"{title}, crafted {how} Dropout")
             for network, title in ((SUBSTITUTES, "Substitutes"), (VICTIMS, "Watched victims, mean"))
-            for how, style in (("with", "-"), ("without", DASHED))
+            for dropout, how, style in ((1, "with", "-"), (0, "without", DASHED))
+            if any((point["network"], point["dropout"]) == (network, dropout) for point in points)
         ]
         figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False, handlelength=2.8)
     return figure
