@@ -166,6 +166,8 @@ def test_the_report_says_design_widths_and_what_deviates() -> None:
     assert "deviates from the design: study.seeds: [0], designed [0, 1]" in lines
     assert lines[-1] == "the design needs: a pilot"
     assert design_formats.lines(design, found, values, "mini") == []
+    alone = " ".join(design_formats.lines(design, claim(part([0.1])), values, "small"))
+    assert "achieved not known" in alone and "not known points" not in alone
     plain = design_formats.to_dict(design, found, values)
     assert plain["half_widths"] == [
         {

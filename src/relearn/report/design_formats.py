@@ -75,7 +75,7 @@ def lines(design: Design, claim: Claim, values: Mapping[str, Any], scale: str) -
         )
         found.append(
             f"half-width of {part.name}: planned {_number(planned, part)}, achieved {_number(achieved, part)}"
-            f"{' points' if part.unit == 'fraction' else ''}{wide}"
+            f"{' points' if part.unit == 'fraction' and achieved is not None else ''}{wide}"
         )
     found += [f"deviates from the design: {line}" for line in deviations(design, values)]
     found += [f"the design needs: {line}" for line in design.needs]

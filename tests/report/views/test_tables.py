@@ -30,6 +30,7 @@ def test_no_number_is_lost() -> None:
 
 def test_artefacts_are_called_as_people_call_them() -> None:
     assert heading("zhu2022.table2.2", "Defences") == "Table 2.2: Defences"
+    assert heading("addition.attacks", "Addition: attacks") == "Addition: attacks"
     assert [label(one) for one in ("kim2020.fig10", "addition.robustness", "touvron2021.facts")] == [
         *("Figure 10", "Addition", "facts")
     ]

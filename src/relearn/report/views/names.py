@@ -17,7 +17,8 @@ def label(identifier: str) -> str:
 
 
 def heading(identifier: str, title: str) -> str:
-    return f"{label(identifier)}: {title}"
+    """``Table 2.2: Defences``; the title alone of an addition and of numbers in prose, which says what they are."""
+    return f"{label(identifier)}: {title}" if NUMBERED.fullmatch(identifier) else title
 
 
 def claim_anchor(section: str, name: str) -> str:
