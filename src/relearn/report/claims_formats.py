@@ -77,7 +77,7 @@ def numbers(claim: Claim) -> str:
     """``20 targets x 4 victims, 1 seed``."""
     count = claim.count()
     if "cases" in count:
-        return f"{count['cases']} cases"
+        return f"{count['cases']} case" + ("s" if count["cases"] > 1 else "")
     if not count:
         return ""
     seeds = f"{count['seeds']} seed" + ("s" if count["seeds"] > 1 else "")
