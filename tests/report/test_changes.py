@@ -125,6 +125,11 @@ def test_every_kind_of_change(before: Side, after: Side, kind: str) -> None:
     assert only(before, after).kind == kind
 
 
+def test_effects_in_different_units_are_not_subtracted() -> None:
+    found = only(side([claim(unit="ratio")]), side([claim("direction", 0.01, unit="fraction")]))
+    assert (found.kind, found.difference, found.interval) == ("verdict", None, None)
+
+
 def test_what_neither_side_has_measured_is_no_change() -> None:
     assert changes.compare(side(cell=cell(None)), side(cell=cell(None))) == []
 

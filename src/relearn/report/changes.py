@@ -159,8 +159,11 @@ def _claims(before: Side, after: Side) -> Iterator[Change]:
             continue
         unit = str(new.get("unit") or old.get("unit") or "")
         numbers = (old.get("effect"), new.get("effect"))
-        difference = _of_claim(old, new) if old.get("unit") == new.get("unit") else None
-        kind = "verdict" if _word(old) != _word(new) else _kind(*numbers, difference)
+        alike = None in numbers or old.get("unit") == new.get("unit")
+        numbers = numbers if alike else (None, None)  # a ratio and a share have no difference
+        difference = _of_claim(old, new) if alike else None
+        kind = "no spread" if not alike else _kind(*numbers, difference)
+        kind = "verdict" if _word(old) != _word(new) else kind
         yield Change(
             "claim",
             "/".join(key),
