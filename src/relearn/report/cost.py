@@ -62,7 +62,7 @@ def machines(runs: Sequence[Run]) -> list[str]:
     for run in runs:
         counts[run.machine] = counts.get(run.machine, 0) + 1
     ranked = sorted(counts, key=lambda text: (-counts[text], text))
-    return [f"{text}: {counts[text]} runs" for text in ranked]
+    return [f"{text}: {counts[text]} run" + "s" * (counts[text] > 1) for text in ranked]
 
 
 def last_day(runs: Sequence[Run]) -> str:

@@ -248,7 +248,7 @@ def short(board: Sequence[Row]) -> str:
     """The short form for the README: the claims by verdict at each scale, with the meanings of the verdicts."""
     there = scales_of(board)
     verdicts = {word for scale in there for word in counts(board, scale)}
-    heads = " | ".join(_head(board, scale) for scale in there)
+    heads = " | ".join(named(board, scale) for scale in there)
     lines = [f"| verdict | {heads} | meaning |", "|---|" + "---:|" * len(there) + "---|"]
     for word, meaning in words.explanations(verdicts):
         numbers = [str(counts(board, scale).get(word.replace(" ", "_"), 0)) for scale in there]
@@ -256,7 +256,7 @@ def short(board: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _head(board: Sequence[Row], scale: str) -> str:
+def named(board: Sequence[Row], scale: str) -> str:
     """The scale, and how many of its verdicts come from an earlier version."""
     old = [row.cells[scale] for row in board if row.kind != "check" and scale in row.cells]
     old = [cell for cell in old if cell.version and cell.verdict != "not_run"]
@@ -271,7 +271,7 @@ def _summary(board: Sequence[Row]) -> list[str]:
         found = counts(board, scale)
         summary = ", ".join(f"{count} {words.label(word)}" for word, count in found.items())
         lines.append(
-            f"- {_head(board, scale)}: {f'{sum(found.values())} claims: {summary}' if found else 'not run'}"
+            f"- {named(board, scale)}: {f'{sum(found.values())} claims: {summary}' if found else 'not run'}"
         )
     return lines
 

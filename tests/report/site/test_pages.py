@@ -81,6 +81,7 @@ def test_a_claim_shows_verdict_effect_rule_and_runs(site: Site, pages: dict[str,
     assert row.cells["mini"].shown in text and f"**{row.word('mini')}**" in text
     assert "def lrsa_bound(" in text
     assert all(f"`{run}`" in text for run in site.scales[0].claims[STUDY, "lrsa_bound"]["runs"])
+    assert re.search(r"GP - dense \| [^|]* points", pages[f"claims/{STUDY}.gp_is_distance_aware.md"])
 
 
 def test_formulas_of_errata_are_set(pages: dict[str, str]) -> None:

@@ -68,4 +68,4 @@ def _groups(site: Site) -> dict[str, list[str]]:
     house = [
         page for page in found if re.search(r"/(map|faults|repository|changes|report-data|site)\.md", page)
     ]
-    return {"Guides": [page for page in found if page not in house], "The house": house}
+    return {"Guides": [page for page in found if page not in house], "Project": house}

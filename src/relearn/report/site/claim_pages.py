@@ -87,7 +87,8 @@ def _effect(part: Mapping[str, Any]) -> str:
     if part.get("method") == "exact":
         return f"{part['effect']:.3g} {unit}"
     low, high = part.get("low"), part.get("high")
-    factor, unit = (100, "%") if unit == "fraction" else (1, unit if unit != "none" else "")
+    share = "points" if "difference" in part.get("method", "") else "%"
+    factor, unit = (100, share) if unit == "fraction" else (1, unit if unit != "none" else "")
     if low is None and high is None:
         return f"{factor * part['effect']:.3g} {unit} (no interval)"
     ends = [f"{factor * end:.3g}" if end is not None else mark for end, mark in ((low, "-∞"), (high, "∞"))]

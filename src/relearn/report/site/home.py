@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from relearn.report import cost, figures
+from relearn.report import cost, figures, scoreboard
 from relearn.report.figures.claims_forest import CAPTION, NAME
 from relearn.report.page import environment
 from relearn.report.site import board
@@ -24,9 +24,8 @@ def page(site: Site, pictures: dict[str, Path]) -> str:
         summary = ", ".join(f"{count} {names.words(word)}" for word, count in counted.items())
         sums = cost.sum_up(scale.runs)
         paid = f" {len(scale.runs)} runs, {cost.hours(sums.cpu_s)} of CPU time." if scale.runs else ""
-        made.append(
-            f"- **Scale {scale.scale}** ({words.SCALES.get(scale.scale, '')}): of {total} claims {summary}.{paid}"
-        )
+        name, kind = scoreboard.named(site.rows, scale.scale), words.SCALES.get(scale.scale, "")
+        made.append(f"- **Scale {name}** ({kind}): of {total} claims, {summary}.{paid}")
     drawn = [one for one in site.scales if one.figure(NAME)]
     forest = max(drawn, key=_judged_count, default=None)
     if forest and (picture := forest.figure(NAME)):
