@@ -30,9 +30,10 @@ class Units:
     Args:
         per: the unit: ``seeds``, ``targets`` or ``samples``.
         values: one number per unit; for a ratio its logarithm; for shares the unit's share.
-        statistic: of the values: ``mean``, ``median`` or ``share``.
+        statistic: of the values: ``mean`` or ``share``.
         trials: for shares, the number of outcomes behind all values.
         effective: for shares, the effective number of independent outcomes.
+        inflation: variance of the estimate relative to that of the mean of ``values``, e.g. pi/2 for a median.
     """
 
     per: str
@@ -40,6 +41,7 @@ class Units:
     statistic: str = "mean"
     trials: float = 0.0
     effective: float = 0.0
+    inflation: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -220,8 +220,8 @@ def _number(
         need = power.units_for_equivalence(axis.unit, sd)
     else:
         need = power.units_for_mean(axis.unit, sd)
-    if need is not None and units.statistic == "median":
-        need = math.ceil(need * power.MEDIAN)
+    if need is not None:
+        need = math.ceil(need * units.inflation)
     return need, "" if need else f"more than {power.MOST:,} {units.per}"
 
 

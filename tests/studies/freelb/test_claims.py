@@ -436,6 +436,19 @@ def test_the_interval_covers_the_median_about_as_often_as_it_says(count):
         assert bare / 120 < 0.85
 
 
+def test_medians_of_paired_scores_take_little_from_the_pairing():
+    rng = np.random.default_rng(6)
+    both = 3 * rng.normal(size=(3000, 40, 1)) + rng.normal(
+        size=(3000, 40, 2)
+    )  # most of the spread is the seeds'
+    of_means = np.var(both[..., 0] - both[..., 1]) / 40
+    truth = np.var(np.subtract(*np.median(both, axis=1).T)) / of_means  # 4.2, not pi / 2
+    for seed in (0, 1):
+        left, right = both[seed].T
+        found = medians.difference("d", of(left), of(right, "b"), Above(0.0)).units.inflation
+        assert found == pytest.approx(truth, rel=0.3)
+
+
 def test_one_seed_has_no_interval_and_no_seed_no_comparison():
     one = medians.difference("d", of([0.5]), of([0.4], "b"), Above(0.0)).interval
     assert (one.low, one.high) == (-math.inf, math.inf)

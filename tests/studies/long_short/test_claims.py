@@ -372,6 +372,8 @@ def test_seeds_and_samples_are_both_drawn(tmp_path):
     assert found.interval.high == pytest.approx(
         stats.t.ppf(0.975, freedom) * math.sqrt(of_seeds + of_samples)
     )
+    # a number of samples for this interval allows for both spreads
+    assert found.units.inflation == pytest.approx(1 + of_seeds / of_samples)
 
 
 def test_a_network_at_chance_has_nothing_to_lose(tmp_path):

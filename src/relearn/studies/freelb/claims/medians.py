@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from relearn.report.comparisons import Comparison, Units
+from relearn.report.power import MEDIAN
 from relearn.report.seeds import Sample, comparison
 from relearn.report.statistics import RESAMPLES, SEED, Interval, expanded_level, student_mean
 from relearn.report.verdicts import Side
@@ -45,9 +46,24 @@ def difference(
     method = f"difference of medians; {METHOD}"
     apart = values[:, 0] - values[:, 1]
     notes = [*notes, paired_note(apart, unit)]
-    units = Units("seeds", tuple(map(float, apart)), "median")
+    units = Units("seeds", tuple(map(float, apart)), inflation=_inflation(values))
     both = (left, right)
     return comparison(name, interval, claimed, unit, method, both, seeds, role, decides, notes, units)
+
+
+def _inflation(values: np.ndarray) -> float:
+    r"""Variance of a difference of medians relative to that of the mean of the paired differences, for normal values.
+
+    .. math:: \big(\tfrac\pi2 (s_1^2 + s_2^2) - 2 s_1 s_2 \arcsin r\big) / s_{1-2}^2
+
+    It grows with the correlation r of the two sides (seeds, columns), because medians take little from the pairing.
+    """
+    apart = float(np.var(values[:, 0] - values[:, 1], ddof=1)) if len(values) > 2 else 0.0
+    both = values.std(axis=0, ddof=1) if apart else np.zeros(2)
+    if not both.all():
+        return MEDIAN
+    r = float(np.clip((both @ both - apart) / (2 * both.prod()), -1, 1))
+    return float(MEDIAN * (both @ both) - 2 * both.prod() * np.arcsin(r)) / apart
 
 
 def paired_note(apart: np.ndarray, unit: str) -> str:
@@ -97,7 +113,7 @@ def most(
     notes = [*notes, *(f"{task}: {paired_note(column, unit)}" for task, column in zip(pairs, values.T))]
     # the decisive task, whose median is the reported statistic, determines how many more seeds are needed
     decisive = np.argsort(np.median(values, axis=0))[-rank]
-    units = Units("seeds", tuple(map(float, values[:, decisive])), "median")
+    units = Units("seeds", tuple(map(float, values[:, decisive])), inflation=MEDIAN)
     return comparison(name, interval, claimed, unit, method, samples, seeds, role, decides, notes, units)
 
 

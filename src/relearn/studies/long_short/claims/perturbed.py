@@ -9,7 +9,7 @@ from relearn.report import classified
 from relearn.report.artefacts import Where
 from relearn.report.comparisons import Comparison, Units
 from relearn.report.quantities import Evidence
-from relearn.report.statistics import student_mean_of_table
+from relearn.report.statistics import mean_spread, student_mean_of_table
 from relearn.report.verdicts import Below
 
 PAIRED = "difference paired by test sample"
@@ -58,7 +58,10 @@ def fall_less(name: str, ours: Falls, theirs: Falls) -> Comparison | None:
     if not samples:
         return None
     table = [[ours.values[seed][one] - theirs.values[seed][one] for one in samples] for seed in seeds]
-    values = [sum(column) / len(column) for column in zip(*table)]
+    values, of_seeds = ([sum(line) / len(line) for line in lines] for lines in (zip(*table), table))
+    # the interval also has the spread of the seeds, which is taken to shrink with the samples
+    parts = [(mean_spread(one)[1] or 0.0) ** 2 / len(one) for one in (values, of_seeds)]
+    inflation = 1 + parts[1] / parts[0] if parts[0] else 1.0
     return Comparison(
         name,
         student_mean_of_table(table),
@@ -71,5 +74,5 @@ def fall_less(name: str, ours: Falls, theirs: Falls) -> Comparison | None:
         difference=True,
         role=classified.STEP,
         over="seeds",
-        units=Units("samples", tuple(values)),
+        units=Units("samples", tuple(values), inflation=inflation),
     )
