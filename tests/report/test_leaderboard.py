@@ -1,5 +1,6 @@
 """Leaderboards: their numbers against pandas, and who gets a rank."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,8 +30,11 @@ def test_the_best_comes_first_ties_share_a_rank_and_gaps_follow() -> None:
     assert ranks(leaderboard.rank_rows(made, "lower")) == [("a", 1), ("d", 2), ("b", 3), ("c", 3)]
 
 
-def test_what_misses_a_trial_or_has_one_seed_has_no_rank() -> None:
-    alone = replace(row("alone", 0.95), interval=Interval(0.95, float("nan"), float("nan")))
+@pytest.mark.parametrize(
+    "ends", [(math.nan, math.nan), (-math.inf, math.inf)]
+)  # two equal seeds give infinite ends
+def test_what_misses_a_trial_or_has_one_seed_has_no_rank(ends: tuple[float, float]) -> None:
+    alone = replace(row("alone", 0.95), interval=Interval(0.95, *ends))
     made = [row("part", 1.0, missing=2), row("whole", 0.2), alone]
     assert ranks(leaderboard.rank_rows(made, "higher")) == [("whole", 1), ("part", None), ("alone", None)]
     assert alone.line("%", 100.0)[6:9] == ["95", "", ""]

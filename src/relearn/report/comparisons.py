@@ -174,8 +174,8 @@ def paired_difference(
 def rate(name: str, trials: Iterable[Trial], claimed: Side, notes: Sequence[str] = ()) -> Comparison | None:
     """A share over attacks; several trials of one attack (values of k) are averaged first.
 
-    Clopper-Pearson interval with attacks as units and targets as clusters: if targets differ, the victims of one target
-    do not count as independent.
+    Clopper-Pearson interval with attacks as units and targets as clusters: the victims of one target do not count as
+    independent, not even if all attacks end alike.
     """
     attacks: dict[Key, list[Trial]] = {}
     for trial in trials:

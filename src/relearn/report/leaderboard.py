@@ -9,6 +9,7 @@ number is missing, too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -73,7 +74,7 @@ class Row:
     def line(self, unit: str, factor: float) -> list[Any]:
         """The row as cells of FIELDS; an interval that one seed cannot give is empty."""
         one = self.interval
-        low, high = ("" if one.low != one.low else f"{end * factor:.3g}" for end in (one.low, one.high))
+        low, high = (f"{end * factor:.3g}" if math.isfinite(end) else "" for end in (one.low, one.high))
         rank = "" if self.rank is None else self.rank
         return [
             *(self.study, self.board, self.scale, self.cell, rank, self.method),
@@ -124,8 +125,8 @@ def rank_rows(made: Iterable[Row], better: str) -> list[Row]:
 
 
 def _counts(row: Row) -> bool:
-    """Whether a row can have a rank: nothing is missing, and there is an interval (its ends are numbers)."""
-    return not row.missing and row.interval.low == row.interval.low
+    """Whether a row can have a rank: nothing is missing, and there is an interval (its ends are finite)."""
+    return not row.missing and math.isfinite(row.interval.low)
 
 
 def _interval(trials: Sequence[Trial], bounds: tuple[float, float] | None) -> Interval:
