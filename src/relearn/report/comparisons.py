@@ -32,7 +32,7 @@ class Units:
         values: one number per unit; for a ratio its logarithm; for shares the unit's share.
         statistic: of the values: ``mean`` or ``share``.
         trials: for shares, the number of outcomes behind all values.
-        effective: for shares, the effective number of independent outcomes.
+        effective: for shares, the effective number of independent outcomes; 0: not known.
         inflation: variance of the estimate relative to that of the mean of ``values``, e.g. pi/2 for a median.
     """
 
@@ -188,7 +188,8 @@ def rate(name: str, trials: Iterable[Trial], claimed: Side, notes: Sequence[str]
     interval = clustered_share(values, targets)
     method = "Clopper-Pearson over attacks, targets as clusters"
     runs = _runs(trial for key in keys for trial in attacks[key])
-    effective = effective_trials(values, targets)[1]
+    # outcomes that are all alike do not show how far those of a target go together
+    effective = effective_trials(values, targets)[1] if len(set(values)) > 1 else 0.0
     units = Units("targets", _means(values, targets), "share", len(values), effective)
     return Comparison(name, interval, claimed, "fraction", method, keys, runs, tuple(notes), units=units)
 

@@ -215,6 +215,7 @@ def test_removal_is_judged_inside_the_recommended_range_only(judge_study):
     assert claim.main.interval.estimate == 1.0
     assert claim.verdict == "direction"  # eighty attacks cannot show 97 percent
     assert claim.main.interval.low == pytest.approx(0.025 ** (1 / 20))
+    assert claim.main.units.effective == 0  # of all alike, nobody knows how far victims go together
     assert claim.main.notes == ("k = 50: 100.00%", "k = 75: 100.00%")
 
 
