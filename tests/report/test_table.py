@@ -6,7 +6,7 @@ import re
 import pytest
 
 from relearn.report import artefacts, table
-from relearn.report.statistics import wilson
+from relearn.report.statistics import clustered_share
 
 from ..studies.poisoning.fake_records import POISONS, write_run
 from .conftest import every_artefact, evidence_of
@@ -52,7 +52,8 @@ def test_victims_weigh_the_same_and_trials_do_in_the_pool(two_victims):
     assert undefended.mean == pytest.approx((1 / 4 + 1 / 2) / 2)
     assert undefended.spread == pytest.approx(abs(1 / 4 - 1 / 2) / math.sqrt(2))
     assert undefended.pooled == pytest.approx(2 / 6)
-    assert (undefended.low, undefended.high) == (wilson(2, 6).low, wilson(2, 6).high)
+    ends = clustered_share([0, 0, 0, 1, 0, 1], [0, 1, 2, 3, 0, 1])  # defended; two victims share two targets
+    assert (undefended.low, undefended.high) == (ends.low, ends.high)
     assert (len(undefended.members), undefended.trials) == (2, 6)
 
 

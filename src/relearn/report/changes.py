@@ -6,7 +6,7 @@ A difference of two numbers has a 95% interval if both have a spread:
   :math:`d - \sqrt{(a-l_a)^2 + (u_b-b)^2} \ldots d + \sqrt{(u_a-a)^2 + (b-l_b)^2}`, with :math:`d = a - b`;
 * a cell with the same members on both sides (seeds, victims): Student's interval over the members' differences;
 * a cell with different members: Welch's interval;
-* a share of yes-or-no trials: from its two Wilson intervals as above, and also from its members if it has several.
+* a share of yes-or-no trials: from its two intervals as above, and also from its members if it has several.
 
 For cells of medians, the interval is that of the means. The two sides count as independent except for members of the same name.
 With one number on each side there is no spread: such a change is listed as ``no spread``, since the size of the noise is unknown.

@@ -12,15 +12,15 @@ from relearn.report.artefacts import Artefact, Column, Row, Where
 from relearn.report.published import Value
 from relearn.report.quantities import Evidence, Trial, quantity
 from relearn.report.runs import Run
-from relearn.report.statistics import mean_spread, median_spread, wilson
+from relearn.report.statistics import clustered_share, mean_spread, median_spread
 
 
 @dataclass(frozen=True)
 class Cell:
     """One row and column of an artefact, aggregated over the artefact's label ``over``.
 
-    ``mean`` and ``spread`` are over members (victims), each with all its trials; ``pooled`` is over trials,
-    with Wilson's interval if trials are binary. If the artefact shows medians, ``mean`` is the median and ``spread``
+    ``mean`` and ``spread`` are over members (victims), each with all its trials; ``pooled`` is over trials, with an interval
+    that has targets as clusters if trials are binary. If the artefact shows medians, ``mean`` is the median and ``spread``
     the standard deviation. ``published`` maps a label ("paper", "published code") to the value in this cell's unit,
     ``printed`` to the full published entry. In a grid the members are seeds and ``spread`` is the standard error of
     their mean; ``best`` names the chosen group of runs if the row takes the best of several. ``stalled`` counts runs
@@ -110,7 +110,9 @@ def _cell(
     if artefact.spread_kind == "standard_error" and spread is not None:
         spread /= math.sqrt(len(members))
     total = sum(trial.value for trial in trials)
-    ends = wilson(total, len(trials)) if quantity(column.quantity).binary else None
+    ends = None
+    if quantity(column.quantity).binary:
+        ends = clustered_share([trial.value for trial in trials], [trial.target for trial in trials])
     return Cell(
         row,
         column,
