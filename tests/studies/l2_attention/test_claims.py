@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from relearn.report import claims, claims_formats
-from relearn.report.statistics import log_slope
+from relearn.report.statistics import clopper_pearson, log_slope
 from relearn.studies.l2_attention.claims import PREDICATES
 from relearn.studies.l2_attention.claims.trained import bigram
 
@@ -438,7 +438,7 @@ def test_past_ten_layers_at_a_fixed_rate(tmp_path, changes, word):
 def test_half_of_the_depths_fail(tmp_path):
     deep(tmp_path, dp=(0.9, None))
     found = part(judged(evidence_of(tmp_path), "deeper_without_warmup"), "DP deeper")
-    assert found.interval.estimate == 0.5
+    assert found.interval == clopper_pearson(3, 6)
     assert found.notes[1:] == (
         "12 layers: 0 of 3 diverged, best test NLL 0.900",
         "18 layers: 3 of 3 diverged",

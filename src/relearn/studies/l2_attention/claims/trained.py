@@ -139,22 +139,8 @@ def deeper_without_warmup(evidence: Evidence) -> Finding:
     Shown in addition: the same for DP models whose maps are initialised in L2's range, and the change of the NLL from 10 to 18
     layers.
     """
-    parts: list[Comparison | None] = [
-        level(
-            "DP deeper than 10 layers: share of trainings that fail",
-            _failures(evidence, "dp"),
-            ALWAYS,
-            role="language",
-            notes=_outcomes(evidence, "dp"),
-        )
-    ]
-    control = level(
-        "DP with L2's initialisation, deeper than 10 layers: share of trainings that fail",
-        _failures(evidence, CONTROL),
-        ALWAYS,
-        role="language",
-        notes=_outcomes(evidence, CONTROL),
-    )
+    parts: list[Comparison | None] = [_all_fail(evidence, "dp", "DP deeper than 10 layers")]
+    control = _all_fail(evidence, CONTROL, "DP with L2's initialisation, deeper than 10 layers")
     missing = [] if parts[0] else ["no runs for DP at 10 layers and deeper"]
     for attention in ("l2_tied", "contractive"):
         name = f"{NAMES[attention]} of {DEEPEST} layers: share of trainings below the bigram NLL"
@@ -169,6 +155,14 @@ def deeper_without_warmup(evidence: Evidence) -> Finding:
         claimed: Side = Above(0.0, strict=False) if attention in ("dp", CONTROL) else Below(0.0)
         parts.append(difference(name, deep, tenth, claimed, unit="nats", role="language", decides=False))
     return Finding([part for part in parts if part], missing)
+
+
+def _all_fail(evidence: Evidence, attention: str, models: str) -> Comparison | None:
+    """The comparison "every training of these models fails"; a share is counted over the depths above 10."""
+    depths = sum(layers > TENTH for layers in language_runs(evidence, attention, FIXED))
+    name, failed = f"{models}: share of trainings that fail", _failures(evidence, attention)
+    notes = _outcomes(evidence, attention)
+    return level(name, failed, ALWAYS, role="language", notes=notes, units=float(depths or 1))
 
 
 def _failures(evidence: Evidence, attention: str) -> Sample:
