@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from relearn.forecast import evidence, known_versions, machine, summary
+from relearn.forecast import evidence, known_versions, machine, state, summary
 from relearn.forecast.known_versions import KnownVersions
 from relearn.forecast.state import DONE, STALE, TO_DO, records_of, run_of, states
 from relearn.runs.code_version import code_version
@@ -103,6 +103,17 @@ def test_an_input_of_other_bytes_or_newer_makes_a_job_stale(jobs: list[Job]) -> 
     os.utime(Path(FOLDERS[0], "record.json"), (2000.0, 2000.0))
     assert told(jobs) == [(DONE, ""), (DONE, "")]  # nobody reads the record
     os.utime(Path(FOLDERS[0], "data.csv"), (2000.0, 2000.0))
+    assert told(jobs) == [(DONE, ""), (STALE, "an input is newer")]
+
+
+def test_a_small_input_that_is_newer_but_the_same_makes_nothing_stale(
+    jobs: list[Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in Snakemake, which reads inputs of at most 1 MB."""
+    monkeypatch.setattr(state, "digest", lambda path: "one")
+    os.utime(Path(FOLDERS[0], "data.csv"), (2000.0, 2000.0))
+    assert told(jobs) == [(DONE, ""), (DONE, "")]
+    monkeypatch.setattr(state, "MOST_READ", 0)
     assert told(jobs) == [(DONE, ""), (STALE, "an input is newer")]
 
 
