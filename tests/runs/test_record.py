@@ -115,6 +115,10 @@ def test_every_edited_byte_is_seen() -> None:
             assert "\n" not in str(error) and "record.json" in str(error)
             seen += 1
     assert seen > 0.7 * len(content)
+    for odd in (content.replace(b'"seed": 0', b'"seed": NaN'), b"[" * 100_000):
+        file.write_bytes(odd)
+        records, (problem,) = record.read_all(run.out)
+        assert not records and problem.startswith(f"{file}: ")
 
 
 def test_a_torn_record_is_refused_at_every_length() -> None:

@@ -74,6 +74,7 @@ def test_two_roots_and_unsound_files_are_distinguished() -> None:
     torn = finished(1)
     (torn.out / "record.json").write_text("{")
     (ROOT / "spool/0000000000000000.jsonl").write_text("no start line\n")
+    (ROOT / "spool/0000000000000001.jsonl").write_text('{"t": 1, "event": "start", "started": "x", "labels": []}\n')
     other = record.Run(
         "results/small/runs/a",
         study="poisoning",
@@ -87,7 +88,7 @@ def test_two_roots_and_unsound_files_are_distinguished() -> None:
     with other:
         other.finish({})
     result = tracking.import_spool([ROOT, "results/small"])
-    assert result.created == 3 and len(result.problems) == 2
+    assert result.created == 3 and len(result.problems) == 3
     assert sum("record.json: torn" in line for line in result.problems) == 1
     names = [one.name for one in connection.MlflowClient(store_uri()).search_experiments()]
     assert sorted(names) == ["Default", EXPERIMENT, "poisoning (small), zhu2022"]

@@ -44,7 +44,6 @@ from mlflow.entities import Run as Stored
 
 from relearn.runs import interrupt, spool
 from relearn.runs.atomic_files import Busy, Lock, digest, sweep, write
-from relearn.runs.record_file import RecordError
 from relearn.tracking import grouped, rendered
 from relearn.tracking.connection import one_line, open_store
 from relearn.tracking.names import PREFIX
@@ -179,8 +178,9 @@ class Importer:
             interrupt.check()
             try:
                 read.append((source, signature, tracked(source, self.used_by, self.stale_s, now)))
-            except (RecordError, ValueError, KeyError) as error:
-                summary.problems.append(f"{source.id}: {error}")
+            except Exception as error:  # a line or a record can hold any JSON; the other runs are imported
+                of = f"{source.id}: " if isinstance(error, ValueError) else f"{source.id}: {type(error).__name__}: "
+                summary.problems.append(f"{of}{error}")
         runs = [run for _, _, run in read]
         parents = self._groups.add(runs)
         whole = [run for root in {source.root: 0 for source, _ in changed} if (run := rendered.report(root))]

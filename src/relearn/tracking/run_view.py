@@ -138,7 +138,7 @@ def sources(root: Path) -> tuple[list[Source], list[str]]:
     for path in sorted((runs if runs.is_dir() else root).rglob(record_file.NAME)):
         try:
             run = str(json.loads(path.read_bytes())["run"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             problems.append(f"{path}: torn, not a complete record; its step must run again")
             continue
         found.setdefault(run, Source(root, run)).record = path
