@@ -13,7 +13,7 @@ from relearn.tracking import importer as tracking
 from relearn.tracking.names import PREFIX
 from relearn.tracking.store import store_uri
 
-from .imported import ROOT, curve, finished, killed, log, make, renew, state, stored
+from .imported import EXPERIMENT, ROOT, curve, finished, killed, log, make, renew, state, stored
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
@@ -98,6 +98,18 @@ def test_a_run_that_a_person_deleted_stays_deleted() -> None:
     connection.MlflowClient(store_uri()).delete_run(one.info.run_id)
     result = tracking.import_spool(ROOT)
     assert result.deleted_by_hand == 1 and not list(stored())
+
+
+def test_a_new_run_takes_its_experiment_out_of_the_trash_but_none_of_the_older_runs() -> None:
+    finished(0)
+    tracking.import_spool(ROOT)
+    client = connection.MlflowClient(store_uri())
+    (experiment,) = (one for one in client.search_experiments() if one.name == EXPERIMENT)
+    client.delete_experiment(experiment.experiment_id)
+    finished(0, {0: 0.75})
+    tracking.import_spool(ROOT)
+    (one,) = stored()
+    assert curve(one) == [(0, 0.75)]
 
 
 def test_what_a_person_wrote_in_the_note_stays() -> None:

@@ -179,7 +179,11 @@ class Importer:
             try:
                 read.append((source, signature, tracked(source, self.used_by, self.stale_s, now)))
             except Exception as error:  # a line or a record can hold any JSON; the other runs are imported
-                of = f"{source.id}: " if isinstance(error, ValueError) else f"{source.id}: {type(error).__name__}: "
+                of = (
+                    f"{source.id}: "
+                    if isinstance(error, ValueError)
+                    else f"{source.id}: {type(error).__name__}: "
+                )
                 summary.problems.append(f"{of}{error}")
         runs = [run for _, _, run in read]
         parents = self._groups.add(runs)
@@ -324,6 +328,8 @@ class Importer:
             else:
                 if found.lifecycle_stage == "deleted":
                     self._client.restore_experiment(found.experiment_id)
+                    for one in [*self._search(found.experiment_id, "", ViewType.ACTIVE_ONLY)]:
+                        self._client.delete_run(one.info.run_id)  # MLflow restores them, too
                 self._experiments[name] = found.experiment_id
         return self._experiments[name]
 
