@@ -227,7 +227,7 @@ def test_damage_is_refused(machines: Machines, spoil: Callable[[Path], object], 
 
 def test_two_records_of_one_run_and_none_at_all_are_refused(machines: Machines, tmp_path: Path) -> None:
     make(PRETRAIN, machines.there / "copy")
-    assert "the same run as" in fault_of(machines.there, PLAN)
+    assert "a copy of the run in" in fault_of(machines.there, PLAN)
     assert "holds no record.json" in fault_of(tmp_path / "nowhere", PLAN)
 
 

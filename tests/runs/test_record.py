@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -147,6 +148,16 @@ def test_all_sound_records_are_read_and_the_others_are_named() -> None:
         record.trials(records[0])
     (sound.out / "trials.csv").unlink()
     assert record.verify_outputs(records[0])[0].endswith("missing")
+
+
+def test_a_copy_of_a_run_is_named_and_not_counted_and_linked_folders_are_read(tmp_path: Path) -> None:
+    one = finished()
+    shutil.copytree(one.out, one.out.with_name("seed0.bak"))
+    shutil.move(FOLDER.parents[3], tmp_path / "disk")
+    FOLDER.parents[3].symlink_to(tmp_path / "disk")
+    (found,), (problem,) = record.read_all("results/mini/runs")
+    assert found["path"] == FOLDER.as_posix()
+    assert problem.startswith(f"{FOLDER}.bak/record.json: a copy of the run in {FOLDER};")
 
 
 CELLS = st.none() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.booleans()

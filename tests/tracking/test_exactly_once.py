@@ -74,7 +74,9 @@ def test_two_roots_and_unsound_files_are_distinguished() -> None:
     torn = finished(1)
     (torn.out / "record.json").write_text("{")
     (ROOT / "spool/0000000000000000.jsonl").write_text("no start line\n")
-    (ROOT / "spool/0000000000000001.jsonl").write_text('{"t": 1, "event": "start", "started": "x", "labels": []}\n')
+    (ROOT / "spool/0000000000000001.jsonl").write_text(
+        '{"t": 1, "event": "start", "started": "x", "labels": []}\n'
+    )
     other = record.Run(
         "results/small/runs/a",
         study="poisoning",

@@ -140,8 +140,6 @@ def arrivals(folder: Path, plan: Sequence[Job], left: list[str] | None = None) -
         path = places.get(_identity(found))
         if path is None:
             faults.append(f"{_name(found)}: labels: no job of the DAG is {_identity(found)}")
-        elif path in coming:
-            faults.append(f"{_name(found)}: labels: the same run as {_name(coming[path])}")
         else:
             coming[path] = found
     if left is None:

@@ -33,7 +33,7 @@ from typing import Any
 
 from relearn.cli.checkout import FILES as CHECKOUT
 from relearn.params import reading as params
-from relearn.runs import record, spool
+from relearn.runs import record, record_file, spool
 from relearn.runs.atomic_files import holder, lock_is_free
 from relearn.runs.exit_codes import RESOURCE, USE
 from relearn.studies import parameters
@@ -246,7 +246,7 @@ def unsound(root: Path, *, quick: bool = False) -> dict[Path, str]:
     """Invalid records, each with its fault in one line."""
     faults: dict[Path, str] = {}
     sound: dict[str, record.Record] = {}
-    for file in sorted((root / "runs").rglob(record.NAME)):
+    for file in sorted(record_file.files(root / "runs")):
         try:
             found = record.read(file)
             if fault := wrong_outputs(found) or wrong_inputs(found, "path", "sha256"):

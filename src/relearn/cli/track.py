@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relearn.runs.record_file import files
 from relearn.studies.study import all_studies
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def check(named: Sequence[Path] | None) -> None:
 def anything(where: Sequence[Path]) -> bool:
     """Whether one of the folders holds a run."""
     for root in where:
-        if next((root / "spool").glob("*.jsonl"), None) or next((root / "runs").rglob("record.json"), None):
+        if next((root / "spool").glob("*.jsonl"), None) or files(root / "runs"):
             return True
     return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import glob
 import hashlib
 import io
 import json
@@ -87,14 +88,28 @@ def read(path: Path | str) -> Record:
 
 
 def read_all(folder: Path | str) -> tuple[list[Record], list[str]]:
-    """All valid records below `folder`, in the order of their paths, and one line for each invalid one."""
-    records, problems = [], []
-    for file in sorted(Path(folder).rglob(NAME)):
+    """All valid records below `folder`, in the order of their paths, and one line for each invalid one and each copy of a run.
+
+    Runs with the same step, labels, scale and seed are one run, whatever their settings.
+    """
+    found: dict[str, Record] = {}
+    problems = []
+    for file in files(folder):
         try:
-            records.append(read(file))
+            record = read(file)
         except RecordError as error:
             problems.append(str(error))
-    return records, problems
+            continue
+        key = canonical([record[name] for name in ("study", "step", "labels", "scale", "seed")])
+        if (first := found.setdefault(key, record)) is not record:
+            problems.append(f"{file}: a copy of the run in {first['path']}; move it out of {folder}")
+    return sorted(found.values(), key=lambda record: Path(record["path"])), problems
+
+
+def files(folder: Path | str) -> list[Path]:
+    """Every record below a folder, also through links; the shortest path first, because copies tend to get longer names."""
+    found = glob.iglob(f"{glob.escape(str(folder))}/**/{NAME}", recursive=True)
+    return sorted(map(Path, found), key=lambda file: (len(str(file)), file))
 
 
 def content(record: Record, name: str) -> bytes:

@@ -135,13 +135,14 @@ def sources(root: Path) -> tuple[list[Source], list[str]]:
         found[path.stem] = Source(root, path.stem, spool=path)
     problems = []
     runs = root / "runs"
-    for path in sorted((runs if runs.is_dir() else root).rglob(record_file.NAME)):
+    for path in record_file.files(runs if runs.is_dir() else root):
         try:
             run = str(json.loads(path.read_bytes())["run"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             problems.append(f"{path}: torn, not a complete record; its step must run again")
             continue
-        found.setdefault(run, Source(root, run)).record = path
+        source = found.setdefault(run, Source(root, run))
+        source.record = source.record or path
     return sorted(found.values(), key=lambda one: one.id), problems
 
 
