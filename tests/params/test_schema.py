@@ -5,6 +5,7 @@ import inspect
 import json
 import math
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
@@ -17,10 +18,12 @@ from relearn import data, models
 from relearn.params import conflicts
 from relearn.params import reading as params
 from relearn.params.strict_yaml import dotted
+from relearn.runs import settings as settings_of_step
 from relearn.studies import parameters
 from relearn.studies.gradinit import params as schema_gradinit
 from relearn.studies.poisoning import params as schema
 from relearn.studies.poisoning import params_studies
+from relearn.studies.study import all_studies
 
 from ..studies.freelb import ranges as ranges_freelb
 from ..studies.gradinit import ranges as ranges_gradinit
@@ -215,3 +218,24 @@ def test_the_exported_schema_judges_as_the_models_do() -> None:
             for value in filter(json_can_say, values):
                 found = json.loads(json.dumps(laid_over(base, {key: value})[study]))
                 assert studies[study].is_valid(found) is verdict, (key, value)
+
+
+@pytest.mark.parametrize("study", all_studies(), ids=lambda one: one.name)
+@pytest.mark.parametrize("scale", ["mini", "small", "medium", "paper"])
+def test_the_settings_of_every_job_are_those_of_its_step(study, scale):
+    """No key is missing, none is unknown, and each has its type."""
+    params = parameters.load(Path(__file__).parents[2] / "params.yaml", scale)
+    wrong = {}
+    for family in study.part("plan").plan(params, scale).values():
+        kind = import_module(study.steps[family.step]).Settings
+        seen = set()
+        for run in family.runs:
+            settings = family.settings_of(**{key: value for key, value in run.items() if key != "seed"})
+            if repr(settings) in seen:
+                continue
+            seen.add(repr(settings))
+            try:
+                settings_of_step.read(kind, settings)
+            except ValueError as error:
+                wrong[family.step] = str(error)
+    assert not wrong
