@@ -179,12 +179,8 @@ class Importer:
             try:
                 read.append((source, signature, tracked(source, self.used_by, self.stale_s, now)))
             except Exception as error:  # a line or a record can hold any JSON; the other runs are imported
-                of = (
-                    f"{source.id}: "
-                    if isinstance(error, ValueError)
-                    else f"{source.id}: {type(error).__name__}: "
-                )
-                summary.problems.append(f"{of}{error}")
+                kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+                summary.problems.append(f"{source.id}: {kind}{error}")
         runs = [run for _, _, run in read]
         parents = self._groups.add(runs)
         whole = [run for root in {source.root: 0 for source, _ in changed} if (run := rendered.report(root))]
