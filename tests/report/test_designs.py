@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from scipy import stats
@@ -77,6 +78,16 @@ def test_the_planned_half_width_is_students_or_the_exact_one_of_a_share() -> Non
     more = replace(mean, n=16)
     assert designs.planned_half_width(more, 5) == designs.planned_half_width(mean, 16)
     assert designs.planned_half_width(designs.Measure("s", claimed=1.0), 5) is None
+
+
+def test_the_planned_half_width_of_a_median_is_that_of_simulated_medians() -> None:
+    """1.96 standard deviations of the median of 200 normal values with standard deviation 2."""
+    measure = designs.Measure("s", claimed=1.0, sd=2.0, pilot="p", median=True)
+    medians = np.median(np.random.default_rng(0).normal(0, 2, (20_000, 200)), axis=1)
+    planned = designs.planned_half_width(measure, 200)
+    assert planned == pytest.approx(1.96 * medians.std(), rel=0.02)
+    mean = designs.planned_half_width(replace(measure, median=False), 200)
+    assert mean != pytest.approx(1.96 * medians.std(), rel=0.15)
 
 
 GOOD = {

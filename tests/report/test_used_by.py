@@ -68,7 +68,9 @@ def test_claims_and_numbers_come_from_the_last_rendering(used_by: UsedBy, tmp_pa
     table = tmp_path / "tables/a.csv"
 
     def render(claim: str, mean: str) -> Use:
-        text = json.dumps({"claims": [{"id": claim, "runs": [folder]}, {"id": "other", "runs": ["runs/y"]}]})
+        judged = {"section": "poisoning", "verdict": "reproduced"}
+        both = [judged | {"id": claim, "runs": [folder]}, judged | {"id": "other", "runs": ["runs/y"]}]
+        text = json.dumps({"scale": "mini", "claims": both})
         (tmp_path / "claims.json").write_text(text)
         head = "artefact,row,column,unit,mean,paper,published_code"
         cell = "zhu2022.table2.2,deep_knn,defence_success,fraction"
@@ -81,11 +83,13 @@ def test_claims_and_numbers_come_from_the_last_rendering(used_by: UsedBy, tmp_pa
     assert first.rendered_ms == (tmp_path / "claims.json").stat().st_mtime_ns // 1_000_000
     again = render("another_name", "0.25")
     assert (again.claims, again.numbers) == (("another_name",), {name: (0.25, 0.9)})
+    (tmp_path / "claims.json").write_text('{"claims": [')
+    assert used_by.of(tmp_path, train(), folder).claims == ()
 
 
 def test_a_member_has_its_own_numbers(used_by: UsedBy, tmp_path: Path) -> None:
     (tmp_path / "tables").mkdir()
-    (tmp_path / "claims.json").write_text('{"claims": []}')
+    (tmp_path / "claims.json").write_text('{"scale": "mini", "claims": []}')
     cell = "zhu2022.table2.2,deep_knn,defence_success,fraction"
     (tmp_path / "tables/a.csv").write_text(
         f"artefact,row,column,unit,mean,paper,published_code\n{cell},0.5,0.9,\n"

@@ -55,7 +55,16 @@ def test_records_from_elsewhere_count_as_done(
     scratch: Any, away: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert len(to_do()) == ALL
+
+    # A running engine has its lock: nothing is taken. The lock held while records are put in place is given back.
+    with jobs.workflow(targets()) as built:
+        built.persistence._write_locks("output", [POLYTOPE])
+    with pytest.raises(BlockingIOError, match="Snakemake is running here"):
+        take(str(away))
+    assert len(to_do()) == ALL and list(jobs.LOCKS.iterdir())
+    shutil.rmtree(jobs.LOCKS)
     take(str(away))
+    assert not list(jobs.LOCKS.glob("*.lock"))
     assert f"adopted {ALL} records, 0 were here" in capsys.readouterr().out
     assert to_do() == []
 

@@ -76,7 +76,7 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
     Args:
         whole: all records of the folder have to fit; otherwise only the fitting records that results/ lacks are taken.
     """
-    with jobs.workflow((), {"scale": scale} if scale else {}) as built:
+    with jobs.workflow((), {"scale": scale} if scale else {}) as built, engine_lock(built.persistence):
         theirs = [job for job in jobs.in_order(built) if job.is_shell]
         plan = [jobs.job_of(job) for job in theirs]
         coming, fitting, faults = chosen(folder, plan, whole)
@@ -99,6 +99,27 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
         print(f"{resumable} unfinished runs resume from their checkpoints")
     print(f"adopted {len(coming)} records, {here} were here; `snakemake -n` says what is left to do")
     return 0
+
+
+@contextlib.contextmanager
+def engine_lock(persistence: Any) -> Iterator[None]:
+    """Hold Snakemake's lock on this scale's files, so that no engine starts while records are put in place.
+
+    ``jobs.workflow`` builds the DAG without the lock, and its persistence has none to take.
+
+    Raises:
+        BlockingIOError: an engine holds it, or one that was killed has left it.
+    """
+    if persistence.locked:
+        raise BlockingIOError(
+            f"{jobs.LOCKS}: Snakemake is running here, or was killed; wait for it, or run `relearn recover`"
+        )
+    try:
+        persistence._write_locks("input", (str(file) for file in persistence.all_inputfiles()))
+        persistence._write_locks("output", (str(file) for file in persistence.all_outputfiles()))
+        yield
+    finally:
+        persistence._delete_locks()
 
 
 def chosen(

@@ -23,6 +23,7 @@ from typing import Any
 from relearn import cli
 from relearn.runs import code_version
 
+LOCKS = Path(".snakemake/locks")
 HEAD = """\
 #!/bin/sh
 # relearn jobs{arguments}: {count} jobs in order, for a machine without Snakemake.

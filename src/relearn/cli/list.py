@@ -12,14 +12,14 @@ plan` shows more.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from relearn.cli import targets
 from relearn.cli.targets import KINDS, Target
+from relearn.report import claims_file
+from relearn.runs.record_file import RecordError
 
 WHOLE = ("papers", "chapters", "studies")
 TITLE = 60
@@ -87,9 +87,8 @@ class Scale:
     def verdicts(self) -> dict[str, str]:
         """Maps ``<study>/<claim>`` to its last verdict."""
         try:
-            text = (self.root / "claims.json").read_text(encoding="utf-8")
-            claims: list[dict[str, Any]] = json.loads(text)["claims"]
-        except (OSError, ValueError, KeyError):
+            claims = claims_file.read(self.root / "claims.json")["claims"]
+        except (OSError, RecordError):
             return {}
         return {f"{one['section']}/{one['id']}": one["verdict"] for one in claims}
 

@@ -32,13 +32,13 @@ from pathlib import Path
 from typing import Any
 
 from relearn.cli.checkout import FILES as CHECKOUT
+from relearn.cli.jobs import LOCKS
 from relearn.params import reading as params
 from relearn.runs import record, record_file, spool
 from relearn.runs.atomic_files import holder, lock_is_free
 from relearn.runs.exit_codes import RESOURCE, USE
 from relearn.studies import parameters
 
-LOCKS = Path(".snakemake/locks")
 ENGINES = ("snakemake", "dvc")
 ASIDE = ".aside"
 KINDS: dict[type, str] = {str: "text", dict: "a mapping", int: "a whole number"}

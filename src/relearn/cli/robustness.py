@@ -133,9 +133,9 @@ def main(args: argparse.Namespace) -> int:
     torch.set_num_threads(args.threads)
     sets = dict(args.sets)
     place = sets.pop(TEST, None)
-    data = load_prepared(place) if place else None
-    net, protocol = network(args)
     with acquire(args.device) as device, Progress("robustness") as progress:
+        data = load_prepared(place) if place else None
+        net, protocol = network(args)
         found = measure(
             net.to(device),
             settings_of(args, protocol),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from pathlib import Path
+
+from relearn.report import claims_file
 
 COUNTED = re.compile(r"^\d+ claims: .*$", re.MULTILINE)
 """The line of claims.md that counts the claims by verdict."""
@@ -40,7 +41,7 @@ def closing_words(root: Path) -> list[str]:
 def _lacking(root: Path) -> list[str]:
     """What has no number: the names of claims that were not run, and the count of measured published cells."""
     try:
-        claims = json.loads((root / "claims.json").read_text(encoding="utf-8"))["claims"]
+        claims = claims_file.read(root / "claims.json")["claims"]
         with (root / "coverage.csv").open(encoding="utf-8", newline="") as file:
             rows = [row for row in csv.DictReader(file) if row["addition"] == "0"]
         measured, defined = (

@@ -51,6 +51,7 @@ class Comparison:
     ``decides`` is False for a comparison that is only shown with the claim; ``role`` is the role of the networks
     whose accuracy must suffice. ``over`` is the unit that the interval resamples: targets, or seeds, for which a
     trial is a whole run and the keys are (network, seed, 0). ``units`` are the independent numbers behind it.
+    ``chosen_from`` has the keys of all trials that were made, if ``keys`` are those of them with a certain outcome.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Comparison:
     role: str = "victim"
     over: str = "targets"
     units: Units | None = None
+    chosen_from: tuple[Key, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -76,6 +78,11 @@ class Comparison:
     @property
     def pairs(self) -> set[tuple[str, int]]:
         return {(victim, target) for victim, _, target in self.keys}
+
+    @property
+    def pairs_made(self) -> set[tuple[str, int]]:
+        """The pairs of victim and target that were attacked, whatever came of it."""
+        return {(victim, target) for victim, _, target in self.chosen_from or self.keys}
 
     @property
     def seeds(self) -> set[int]:

@@ -37,6 +37,7 @@ class Measure:
         pilot: the records that show it.
         trials: for a share, how many yes-or-no outcomes one unit holds; None for a mean.
         n: number of units of these comparisons; None: that of the design.
+        median: whether the effect is a median over units, which varies more than a mean.
     """
 
     source: str
@@ -47,6 +48,7 @@ class Measure:
     pilot: str = ""
     trials: float | None = None
     n: int | None = None
+    median: bool = False
 
     def about(self, name: str, unit: str) -> bool:
         """Whether this measure applies to a comparison of this name and unit."""
@@ -90,7 +92,8 @@ class Design:
 def planned_half_width(measure: Measure, n: int) -> float | None:
     r"""Half-width of the interval for n units: :math:`t_{0.975,n-1}\, s/\sqrt n`; for shares, that of the exact interval.
 
-    For a ratio it is on the log scale. A measure's own n replaces ``n``.
+    For a ratio it is on the log scale. A measure's own n replaces ``n``. That of a median is :math:`\sqrt{\pi/2}` times as
+    wide, as for many units with normal values.
     """
     from scipy import stats
 
@@ -102,7 +105,8 @@ def planned_half_width(measure: Measure, n: int) -> float | None:
         return (ends.high - ends.low) / 2
     if measure.sd is None or n < 2:
         return None
-    return float(stats.t.ppf(0.975, n - 1)) * measure.sd / math.sqrt(n)
+    inflation = math.pi / 2 if measure.median else 1.0
+    return float(stats.t.ppf(0.975, n - 1)) * measure.sd * math.sqrt(inflation / n)
 
 
 def load(folders: Mapping[str, Path]) -> dict[str, dict[str, Design]]:
@@ -159,6 +163,8 @@ def _measure(at: str, raw: Any) -> Measure:
     for name in ("sd", "trials", "n"):
         if raw.get(name) is not None and not raw[name] > 0:
             raise ValueError(f"{at}.{name}: found {raw[name]}, allowed: a number above 0")
+    if not isinstance(raw.get("median", False), bool):
+        raise ValueError(f"{at}.median: found {raw['median']}, allowed: true, false")
     if raw.get("sd") is not None and not raw.get("pilot"):
         raise ValueError(f"{at}.pilot: missing, allowed: the records that show this spread")
     return Measure(**raw)

@@ -173,7 +173,10 @@ def _effect_text(one: Mapping[str, Any]) -> str:
     if effect is None:
         return ""
     if cases is not None:
-        return f"{round(cases * (1 - effect))} of {cases} cases hold"
+        held = round(cases * (1 - effect))
+        return (
+            f"{held} of {cases} cases hold" if cases != 1 else f"its one case {'holds' if held else 'fails'}"
+        )
     if "shown" in one:
         return str(one["shown"])
     # files of earlier versions hold only the numbers
@@ -189,9 +192,10 @@ def _effect_text(one: Mapping[str, Any]) -> str:
 def _count(count: Mapping[str, int]) -> str:
     if "targets" in count:
         return f"{count['targets']} targets x {count['victims']} victims"
-    if "seeds" in count:
-        return f"{count['seeds']} seed" + "s" * (count["seeds"] != 1)
-    return f"{count['cases']} cases" if "cases" in count else ""
+    for unit in ("seed", "case"):
+        if (n := count.get(f"{unit}s")) is not None:
+            return f"{n} {unit}" + "s" * (n != 1)
+    return ""
 
 
 def table(board: Sequence[Row]) -> list[list[Any]]:
@@ -281,5 +285,7 @@ def _cell_text(row: Row, scale: str) -> str:
     if cell is None or cell.verdict == "not_run":
         return "not run"
     cost = f"{cell.cpu_h:.2g} CPU h" if cell.cpu_h else ""
-    n = "" if cell.n.endswith("cases") and cell.shown else cell.n  # the effect already says of how many
+    n = (
+        "" if cell.n.endswith(("case", "cases")) and cell.shown else cell.n
+    )  # the effect already says of how many
     return "; ".join(part for part in (row.word(scale), cell.shown, n, cost) if part)

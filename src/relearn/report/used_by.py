@@ -6,8 +6,8 @@ numbers of the cells are read from the last rendering, and are missing before th
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from relearn.report import claims_file
 from relearn.report.artefacts import Artefact, Column, Row, Where, matches
 from relearn.report.quantities import quantity
+from relearn.runs.record_file import RecordError
 
 RENDERED = ("claims.json", "metrics.json")  # rewritten by every rendering
 
@@ -161,11 +163,11 @@ def _numbers(
 
 
 def _claims(file: Path) -> dict[str, list[str]]:
-    """Maps a run's folder to the claims based on it."""
+    """Maps a run's folder to the claims based on it; empty without a sound file, which the next rendering writes anew."""
     found: dict[str, list[str]] = defaultdict(list)
-    if file.is_file():
-        for claim in json.loads(file.read_bytes())["claims"]:
-            for run in claim["runs"]:
+    with contextlib.suppress(OSError, RecordError):
+        for claim in claims_file.read(file)["claims"]:
+            for run in claim.get("runs", ()):
                 found[run].append(claim["id"])
     return found
 

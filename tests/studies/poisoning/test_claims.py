@@ -9,7 +9,7 @@ from relearn.studies.poisoning.claims import PREDICATES
 
 from ...report import conftest as report
 from ...report.conftest import FOLDERS, SECTIONS, evidence_of
-from .fake_records import write_run
+from .fake_records import VICTIMS, write_run
 
 ISSUE = {
     *("cp_beats_fc", "cp_black_box", "attack_is_invisible", "knn_removes_poisons", "knn_keeps_accuracy"),
@@ -162,6 +162,26 @@ def test_an_attack_that_does_nothing_is_not_invisible(judge_study):
     assert beside.interval.estimate == pytest.approx(-0.03 / 4) and not beside.decides
     never = judge_study("attack_is_invisible", success=lambda self, *_: False, **BARE)
     assert never.verdict == "not_run" and never.missing[0].endswith("attacks that work")
+
+
+@pytest.mark.parametrize(
+    ("targets", "hit", "word"), [(20, 10, "reproduced"), (20, 9, "underpowered"), (19, 19, "underpowered")]
+)
+def test_attacks_made_are_counted_and_those_that_work_need_ten_targets(judge_study, targets, hit, word):
+    """How many attacks succeed is a result: ten targets with one victim each are enough, if all four victims were attacked."""
+
+    def success(self, attack, defence, victim, target, k):
+        return attack != "clean" and target < hit and victim == VICTIMS[0]
+
+    claim = judge_study(
+        "attack_is_invisible",
+        targets=targets,
+        test_accuracy=accuracies(0.001),
+        success=success,
+        **BARE,
+    )
+    assert (claim.verdict, claim.numbers_say) == (word, "reproduced")
+    assert claim.main.pairs == {(VICTIMS[0], target) for target in range(hit)}
 
 
 def test_a_claim_on_two_attacks_is_as_good_as_the_weaker(judge_study):

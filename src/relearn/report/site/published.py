@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from relearn.report import figures, published_set, runs
+from relearn.report import claims_file, figures, published_set, runs
 from relearn.report.runs import Run
 
 SPLIT = re.compile(r"(?<!\\)\|")
@@ -37,12 +36,13 @@ class Published:
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """The content of claims.json."""
+        """The content of claims.json.
+
+        Raises:
+            RecordError: it is damaged; one line.
+        """
         path = self.folder / "claims.json"
-        found: dict[str, Any] = (
-            json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"claims": []}
-        )
-        return found
+        return claims_file.read(path) if path.is_file() else {"claims": []}
 
     @property
     def claims(self) -> dict[tuple[str, str], dict[str, Any]]:

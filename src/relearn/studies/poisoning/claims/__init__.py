@@ -11,6 +11,9 @@ from relearn.report.verdicts import shortcomings
 from relearn.studies.poisoning.claims import attacks, knn
 from relearn.studies.poisoning.evidence import unfitted, victim_accuracies
 
+MIN_HIT_TARGETS = 10
+"""Targets with an attack that works, for a comparison of such attacks: a bootstrap over fewer has intervals that are too short."""
+
 PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
     "cp_beats_fc": attacks.cp_beats_fc,
     "cp_black_box": attacks.cp_black_box,
@@ -54,7 +57,13 @@ BOARDS = (
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Reasons why a comparison lacks power: too few targets, victims or pairs, inaccurate victims, or victims that underfit."""
+    """Reasons why a comparison lacks power: too few targets, victims or pairs, inaccurate victims, or victims that underfit.
+
+    A comparison of attacks that work is required to have made enough attacks, and to have enough targets on which one works.
+    """
     accuracies = victim_accuracies(evidence, comparison.role)
-    found = shortcomings(comparison.pairs, accuracies, comparison.victims_needed)
+    found = shortcomings(comparison.pairs_made, accuracies, comparison.victims_needed)
+    hit = len({target for _, target in comparison.pairs})
+    if comparison.chosen_from and hit < MIN_HIT_TARGETS:
+        found.append(f"attacks work on {hit} targets, needs {MIN_HIT_TARGETS}")
     return found + unfitted(evidence, comparison.runs)

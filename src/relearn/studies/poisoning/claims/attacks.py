@@ -6,6 +6,8 @@ decides the claim.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from relearn.report.comparisons import DIFFERENCE, Comparison, Exact, Finding, finding, paired_difference
 from relearn.report.quantities import Evidence, Trial
 from relearn.report.runs import select
@@ -59,7 +61,9 @@ def attack_is_invisible(evidence: Evidence) -> Finding:
     """|test accuracy(poisoned) - test accuracy(unperturbed bases)| is within one point, for both attacks.
 
     Judged on attacks that succeed while their control does not, because an attack without effect is trivially invisible.
-    The comparison over all attacks is reported as well but does not decide.
+    How many succeed is a result, so the required number of targets, victims and pairs is that of the attacks made; those
+    that succeed must be on at least ``MIN_HIT_TARGETS`` targets, over which their interval is resampled. The comparison
+    over all attacks is reported as well but does not decide.
     """
     clean = undefended(evidence, "test_accuracy", "clean")
     parts: dict[str, Comparison | None] = {}
@@ -73,6 +77,9 @@ def attack_is_invisible(evidence: Evidence) -> Finding:
                 else f"{attack}, all attacks"
             )
             part = paired_difference(name, chosen, clean, Within(-POINT, POINT), decides=words != "all")
+            if part and words != "all":
+                made = sorted({trial.key for trial in trials})
+                part = replace(part, chosen_from=tuple(made))
             if part or words != "all":
                 parts[name] = part
     return finding(parts)
