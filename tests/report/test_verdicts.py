@@ -1,11 +1,18 @@
 """The words follow the definitions: every one is reachable, and better numbers never give a worse word."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relearn.report.claims import judge
+from relearn.report.comparisons import Comparison, Finding
 from relearn.report.statistics import Interval
 from relearn.report.verdicts import CODES, ORDER, Above, Within, shortcomings, verdict, weakest
+
+from .test_undecided import part
 
 reals = st.floats(-2, 2, allow_nan=False)
 intervals = st.lists(reals, min_size=3, max_size=3).map(sorted).map(lambda v: Interval(v[1], v[0], v[2]))
@@ -117,3 +124,28 @@ def test_each_shortcoming_is_named():
 
 def test_repeated_seeds_do_not_stand_in_for_targets():
     assert shortcomings(pairs(4, 10) * 2, {f"v{i}": 0.9 for i in range(4)}) != []
+
+
+def of(name: str, low: float, high: float) -> Comparison:
+    return replace(part([0.1, 0.2, 0.3]), name=name, interval=Interval((low + high) / 2, low, high))
+
+
+def judged(*parts: Comparison, weak: str) -> dict[str, Any]:
+    return judge(Finding(parts), lambda one: ["1 seed, needs 3"] if one.name.startswith(weak) else [])
+
+
+@pytest.mark.parametrize(("low", "word"), [(0.1, "reproduced"), (-0.1, "direction"), (-0.5, "contradicted")])
+def test_a_network_without_power_counts_as_one_that_was_not_run(low: float, word: str) -> None:
+    """The other network decides, provisionally, however the weak one did."""
+    for weak in (of("B: best", -0.3, -0.1), of("B: best", 0.1, 0.3)):
+        found = judged(of("A: best", low, low + 0.3), of("A: first", 0.1, 0.2), weak, weak="B")
+        assert (found["verdict"], found["missing"]) == (word, ("B: 1 seed, needs 3",))
+        assert found["main"].name.startswith("A") and not found["reasons"]
+
+
+def test_all_comparisons_of_a_network_need_power_and_so_do_all_that_name_no_network() -> None:
+    both = judged(of("A: best", 0.1, 0.2), of("A: first", 0.1, 0.2), weak="A: first")
+    assert (both["verdict"], both["missing"]) == ("underpowered", ())
+    unnamed = judged(of("deep - shallow", 0.1, 0.2), of("B: best", 0.1, 0.2), weak="B")
+    assert (unnamed["verdict"], unnamed["numbers_say"]) == ("underpowered", "reproduced")
+    assert judged(of("A: best", 0.1, 0.2), of("B: best", 0.1, 0.2), weak="C")["missing"] == ()

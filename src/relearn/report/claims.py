@@ -36,9 +36,10 @@ class Claim:
     """One statement of a paper and its verdict from the records of this scale.
 
     ``main`` is the deciding comparison: the weakest one. ``numbers_say`` is the verdict regardless of the number of
-    trials and the models' quality. ``missing`` names the parts of the claim that no run covers; if there are any, the
-    verdict is provisional. ``lacking`` gives, for each part, the reasons why it is underpowered, if any. ``beside`` has
-    lines on what would decide the claim and on its design; ``data`` has the same, and the cost, as plain values.
+    trials and the models' quality. ``missing`` names the parts of the claim that no run covers, and the networks or tasks
+    whose runs lack power beside others that do not; if there are any, the verdict is provisional. ``lacking`` gives, for
+    each part, the reasons why it is underpowered, if any. ``beside`` has lines on what would decide the claim and on its
+    design; ``data`` has the same, and the cost, as plain values.
     """
 
     section: str
@@ -65,8 +66,7 @@ class Claim:
         """
         found: dict[str, list[str]] = {}
         for part, lacks in zip(self.parts, self.lacking):
-            head, colon, _ = part.name.partition(": ")
-            if isinstance(part, Comparison) and part.decides and colon:
+            if isinstance(part, Comparison) and part.decides and (head := subject(part)):
                 found.setdefault(head, []).append("underpowered" if lacks else part.verdict)
         words = {
             head: "underpowered" if "underpowered" in verdicts else weakest(verdicts)
@@ -98,6 +98,12 @@ class Claim:
             "seeds": seeds,
             "trials": len(self.main.keys),
         }
+
+
+def subject(part: Comparison) -> str:
+    """The network or task that a comparison is about, the name before the colon in its own; "" if it names none."""
+    head, colon, _ = part.name.partition(": ")
+    return head if colon else ""
 
 
 def load(folders: Mapping[str, Path]) -> dict[str, dict[str, dict[str, str]]]:
@@ -151,6 +157,10 @@ def _power(study: Section | None, evidence: Evidence | None, comparison: Compari
 def judge(finding: Finding, power: Power) -> dict[str, Any]:
     """Verdict, deciding comparison and reasons of one finding, as fields of Claim.
 
+    If the claim is about several networks or tasks, one whose comparisons lack power counts as one that was not run: the
+    others decide, and it is named among what is missing. Otherwise a single comparison that lacks power makes the claim
+    underpowered.
+
     Args:
         finding: the result of the predicate.
         power: what a comparison lacks in trials and model quality, by the rules of its section.
@@ -166,17 +176,26 @@ def judge(finding: Finding, power: Power) -> dict[str, Any]:
         main = exact[words.index(worst)]
         return {"verdict": worst, "numbers_say": worst, "main": main, "parts": parts, "missing": missing}
     compared = [part for part in parts if isinstance(part, Comparison) and part.decides]
-    says = weakest(part.verdict for part in compared)
     lacking = tuple(
         tuple(power(part)) if isinstance(part, Comparison) and part.decides else () for part in parts
     )
-    reasons = list(dict.fromkeys(reason for lacks in lacking for reason in lacks))
+    reasons = tuple(dict.fromkeys(reason for lacks in lacking for reason in lacks))
+    weak: dict[str, list[str]] = {}
+    for part, lacks in zip(parts, lacking):
+        if isinstance(part, Comparison) and lacks:
+            known = weak.setdefault(subject(part), [])
+            known += (reason for reason in lacks if reason not in known)
+    strong = [part for part in compared if subject(part) not in weak]
+    if weak and strong and all(map(subject, compared)):
+        compared, reasons = strong, ()
+        missing += tuple(f"{name}: {'; '.join(lacks)}" for name, lacks in weak.items())
+    says = weakest(part.verdict for part in compared)
     return {
         "verdict": "underpowered" if reasons else says,
         "numbers_say": says,
         "main": next(part for part in compared if part.verdict == says),
         "parts": parts,
-        "reasons": tuple(reasons),
+        "reasons": reasons,
         "missing": missing,
         "lacking": lacking,
     }
