@@ -203,6 +203,8 @@ def as_json(claims: Sequence[Claim], scale: str) -> str:
 
 
 def _to_dict(claim: Claim) -> dict[str, Any]:
+    """The claim as plain values; the runs of a part are positions in the claim's own list."""
+    at = {run: place for place, run in enumerate(claim.runs)}
     named = {name: getattr(claim, name) for name in ("section", "id", "kind", "source", "says", "predicate")}
     return {
         **named,
@@ -215,7 +217,7 @@ def _to_dict(claim: Claim) -> dict[str, Any]:
         "shown": effect(claim.main),
         "claimed_side": format_claimed(claim.main),
         **(_part(claim.main) if claim.main else {}),
-        "parts": [{**_part(part), "runs": list(part.runs)} for part in claim.parts],
+        "parts": [{**_part(part), "runs": [at[run] for run in part.runs]} for part in claim.parts],
         "reasons": list(claim.reasons),
         "missing": list(claim.missing),
         "runs": claim.runs,

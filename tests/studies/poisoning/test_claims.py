@@ -366,6 +366,9 @@ def test_markdown_and_json_say_the_same(evidence):
     assert "+25.0 [" in text and "points" in text
     for run in best["runs"]:
         assert not run.startswith("/") and f"[{run}]({run}/record.json)" in text
+    for entry, claim in zip(data["claims"], found):
+        parts = [[entry["runs"][place] for place in part["runs"]] for part in entry["parts"]]
+        assert parts == [list(part.runs) for part in claim.parts]
 
 
 def test_equal_records_give_equal_claims(evidence, root):
