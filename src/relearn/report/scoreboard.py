@@ -174,9 +174,9 @@ def _effect_text(one: Mapping[str, Any]) -> str:
         return ""
     if cases is not None:
         held = round(cases * (1 - effect))
-        return (
-            f"{held} of {cases} cases hold" if cases != 1 else f"its one case {'holds' if held else 'fails'}"
-        )
+        if cases == 1:
+            return f"its one case {'holds' if held else 'fails'}"
+        return f"{held} of {cases} cases hold"
     if "shown" in one:
         return str(one["shown"])
     # files of earlier versions hold only the numbers
@@ -285,7 +285,6 @@ def _cell_text(row: Row, scale: str) -> str:
     if cell is None or cell.verdict == "not_run":
         return "not run"
     cost = f"{cell.cpu_h:.2g} CPU h" if cell.cpu_h else ""
-    n = (
-        "" if cell.n.endswith(("case", "cases")) and cell.shown else cell.n
-    )  # the effect already says of how many
+    counted = cell.shown and cell.n.endswith(("case", "cases"))  # the effect already says of how many
+    n = "" if counted else cell.n
     return "; ".join(part for part in (row.word(scale), cell.shown, n, cost) if part)
