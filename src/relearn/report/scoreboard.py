@@ -173,10 +173,7 @@ def _effect_text(one: Mapping[str, Any]) -> str:
     if effect is None:
         return ""
     if cases is not None:
-        held = round(cases * (1 - effect))
-        if cases == 1:
-            return f"its one case {'holds' if held else 'fails'}"
-        return f"{held} of {cases} cases hold"
+        return f"{round(cases * (1 - effect))} of {cases} cases hold"
     if "shown" in one:
         return str(one["shown"])
     # files of earlier versions hold only the numbers
