@@ -94,6 +94,16 @@ def test_fused_and_plain_have_the_same_gradients() -> None:
     assert float(found[0][1].abs().max()) > 0  # the bias learns
 
 
+def test_a_learned_bias_keeps_the_fused_kernel() -> None:
+    layer, x = CosineAttention(8, 2), torch.randn(2, 5, 8)
+    bias = torch.randn(2, 5, 5, requires_grad=True)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+        layer(x, bias=bias)
+    names = {event.key for event in seen.key_averages()}
+    assert "aten::_scaled_dot_product_flash_attention_for_cpu" in names
+    assert "aten::_safe_softmax" not in names
+
+
 @given(st.integers(0, 1000), st.integers(1, 5), st.sampled_from([(2, 1), (4, 2), (6, 3)]), st.floats(0.1, 10))
 @settings(max_examples=25)
 def test_no_jacobian_exceeds_the_bounds(seed: int, length: int, shape: tuple[int, int], size: float) -> None:

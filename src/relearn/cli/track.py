@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--uri", help="MLflow tracking URI (default: MLFLOW_TRACKING_URI, else sqlite mlflow.db here)")
     add("--follow", action="store_true", help="keep importing until the stop file appears")
     add("--stop-file", type=Path, help="file whose appearance ends --follow")
-    add("--interval", type=float, default=2.0, help="seconds between two imports of --follow")
+    add("--interval", type=float, default=5.0, help="seconds between two imports of --follow")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -46,7 +46,8 @@ class CosineCore(torch.autograd.Function):
     @staticmethod
     def forward(rows: Tensor, added: Tensor, form: Form) -> Tensor:
         found = []
-        for u, bias, _ in _pieces(rows, added, form):
+        # torch leaves the fused kernel for a bias that requires a gradient, although none is recorded here
+        for u, bias, _ in _pieces(rows, added.detach().contiguous(), form):
             windows = u.shape[1]
             q, k, v = _normalise(u, form)[0].to(rows.dtype).flatten(2, 3)
             mixed = scaled_dot_product_attention(q, k, v, attn_mask=bias.flatten(0, 1)[None], scale=1.0)

@@ -79,15 +79,18 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     common |= {"device": device, "precision": precision}
     sides = [{**common, "name": side.name, "arguments": side.arguments} for side in (own, beside)]
     modes = [mode for mode in MODES if not settings.modes or mode in settings.modes]
+    peaks = (
+        peak_bytes([{**side, "mode": mode} for mode in modes for side in sides]) if settings.memory else []
+    )
     rows: list[dict[str, Any]] = []
     metrics: dict[str, float] = {}
     with Progress(f"throughput {own.name}") as progress:
         for mode in modes:
             prefix = MODES[mode]
             if settings.memory:
-                peaks = [peak_bytes({**side, "mode": mode}) for side in sides]
-                metrics[f"{prefix}peak_memory_mb"] = peaks[0] / 1e6
-                metrics[f"{prefix}peak_memory_mb_ratio"] = peaks[0] / peaks[1]
+                ours, theirs, *peaks = peaks
+                metrics[f"{prefix}peak_memory_mb"] = ours / 1e6
+                metrics[f"{prefix}peak_memory_mb_ratio"] = ours / theirs
             times = in_turns([make_step(**side, mode=mode) for side in sides], pairs, device)
             rows += [
                 {"mode": mode, "pair": pair, "own_s": a, "reference_s": b}
@@ -186,22 +189,19 @@ def make_step(
     return train
 
 
-def peak_bytes(side: dict[str, Any]) -> int:
-    """Peak memory of the second step of a network, on the device or in a separate process."""
-    if not side["device"].startswith("cuda"):
-        import torch
+def peak_bytes(sides: list[dict[str, Any]]) -> list[int]:
+    """Peak memory of the second step of each network, on the device or in a process of its own."""
+    if sides[0]["device"].startswith("cuda"):
+        return [allocated_bytes(side) for side in sides]
+    import torch
 
-        words = [
-            sys.executable,
-            "-m",
-            __name__,
-            str(torch.get_num_threads()),
-            json.dumps(side),
-        ]
-        done = subprocess.run(
-            words, env={**os.environ, **SMALL}, stdout=subprocess.PIPE, text=True, check=True
-        )
-        return int(done.stdout.split()[-1])
+    words = [sys.executable, "-m", __name__, str(torch.get_num_threads()), json.dumps(sides)]
+    done = subprocess.run(words, env={**os.environ, **SMALL}, stdout=subprocess.PIPE, text=True, check=True)
+    return [int(line) for line in done.stdout.split()]
+
+
+def allocated_bytes(side: dict[str, Any]) -> int:
+    """Growth of the allocator's peak on a GPU by a network and its second step."""
     torch = import_module("torch")
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated(side["device"])
@@ -229,11 +229,32 @@ def resident_bytes(side: dict[str, Any]) -> int:
     return resident_peak() - before
 
 
-if __name__ == "__main__":
+def _in_a_fork(side: dict[str, Any], threads: int) -> None:
+    """Print the `resident_bytes` of a copy of this process, which has imported everything but computed nothing.
+
+    Raises:
+        SystemExit: the copy failed; it has said why.
+    """
     import torch
 
     from relearn.runs import orphan_guard
 
-    orphan_guard.watch()  # ends with the engine, like the job that waits for it
-    torch.set_num_threads(int(sys.argv[1]))
-    print(resident_bytes(json.loads(sys.argv[2])))
+    if (pid := os.fork()) == 0:
+        status = 1
+        try:
+            orphan_guard.watch()  # ends with the engine, like the job that waits for it
+            torch.set_num_threads(threads)
+            print(resident_bytes(side), flush=True)
+            status = 0
+        except Exception as error:
+            print(f"{side['name']}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        os._exit(status)
+    if os.waitpid(pid, 0)[1]:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    for module in ("relearn.models.timm_names", "relearn.models.vision_classifier", "timm"):
+        import_module(module)  # once for all networks
+    for one in json.loads(sys.argv[2]):
+        _in_a_fork(one, int(sys.argv[1]))

@@ -87,7 +87,7 @@ def follow(
     *,
     stop: Callable[[], bool],
     used_by: UsedBy | None = None,
-    interval_s: float = 2.0,
+    interval_s: float = 5.0,
     stale_s: float = STALE_S,
     wait_s: float = 120.0,
 ) -> Summary:
