@@ -1,4 +1,4 @@
-"""relearn bound: an upper bound on the Lipschitz constant of any network of timm's registry, layer by layer.
+"""relearn bound: an upper bound on the Lipschitz constant of a network of timm's registry, by layer.
 
     relearn bound resnet18 --weights mine.pth --image-size 64
     relearn bound lipsformer_swin_tiny

@@ -1,4 +1,4 @@
-"""relearn compare: which verdicts and cells differ between two scales, commits or results folders, and whether beyond noise.
+"""relearn compare: what differs between two scales, commits or results folders, and whether beyond noise.
 
     relearn compare results/published/mini results/mini     what was published, and what runs here now
     relearn compare small mini                              two scales: results/SCALE, else results/published/SCALE

@@ -1,4 +1,4 @@
-"""relearn pack: pack a part of the DAG for a machine with torch but not this project, as a tar and parts of data.
+"""relearn pack: pack a part of the DAG for a machine with torch but not this project.
 
     relearn pack --scale medium --study poisoning --out pack.tar
     # there, in an empty folder with pack.tar and pack.data.*.part:

@@ -1,4 +1,4 @@
-"""relearn robustness: measure how robust your own classifier is: any network of timm's registry, or a file that relearn wrote.
+"""relearn robustness: measure how robust your classifier is: a timm network, or a file that relearn wrote.
 
     relearn robustness --model resnet50 --weights mine.pth --set val=imagenet/val --set a=imagenet-a --pgd-eps 1/255 --out mine
 
