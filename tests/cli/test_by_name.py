@@ -62,7 +62,9 @@ def test_show_prints_the_verdict_on_a_claim(checkout: Path, capsys: pytest.Captu
     assert said[0] == "claim:untied_not_lipschitz: reproduced"
     assert any(line.startswith("- lemma F.1: ") for line in said) and len(said) < 8
     assert cli.main(["show", "claim:l2_bound_holds"]) == 0
-    assert capsys.readouterr().out.startswith("claim:l2_bound_holds: not run\n")
+    text = capsys.readouterr().out
+    assert text.startswith("claim:l2_bound_holds: not run\n")
+    assert text.endswith("\nmissing: no runs for figure 2\n")  # a part that is too weak was run
 
 
 def test_show_uses_the_published_runs_if_there_are_none_of_the_study(

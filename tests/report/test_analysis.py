@@ -60,7 +60,7 @@ def test_a_claim_has_its_analysis_in_its_own_details(judged, tmp_path):
     explained = analysis.explain(judged, texts, "mini")
     page = claims_formats.markdown(judged, "mini", why=analysis.paragraphs(explained))
     details = page.partition(f"### {named.id}: ")[2].partition("\n### ")[0]
-    assert "\nWhy not: Few.\n" in details and page.count("Why not: ") == 1
+    assert "\nAnalysis: Few.\n" in details and page.count("Analysis: ") == 1
     assert page.count(analysis.NONE_WRITTEN) == len(explained) - 1
 
 

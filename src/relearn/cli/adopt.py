@@ -1,4 +1,4 @@
-"""relearn adopt: take records that another machine made into results/; both engines then count them as done.
+"""relearn adopt: take records made elsewhere into results/; both engines then count them as done.
 
 A record is taken only if it matches what the DAG requires today: its checksum and those of its artefacts are correct, its settings
 and code are the same, and its inputs have the same bytes as the outputs of a run that is here or is adopted with it. All records are

@@ -1,4 +1,4 @@
-"""relearn bound: an upper bound on the Lipschitz constant of any network of timm's registry, layer by layer.
+"""relearn bound: an upper bound on the Lipschitz constant of a network of timm's registry, by layer.
 
     relearn bound resnet18 --weights mine.pth --image-size 64
     relearn bound lipsformer_swin_tiny
@@ -6,11 +6,11 @@
 
 It multiplies the constants of the layers (docs/lipschitz.md says which formulas) and prints the largest factors. A network with layers
 that have no Lipschitz constant, such as dot-product attention, or no rule here, has no bound: then the command lists all of these
-layers and ends with exit code 1. Without weights the bound is that of the network's random start.
+layers and ends with exit code 1. Without weights the bound is that of a random initialisation.
 
 K11, T1 and T2 are bounds of attention layers that docs/bounds-with-proofs.md proves. For them the command searches for a violation: ascent
-over tokens and weights from random starts. It prints the largest norm over bound for each number of tokens; a ratio above 1 would be a
-violation and ends with exit code 1.
+over tokens and weights from random starts. It prints the largest ratio of norm to bound for each number of tokens; a ratio above 1
+would be a violation and ends with exit code 1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""relearn code: print the code version and identity of each planned run, by study and step; DVC uses them, too.
+"""relearn code: print the code version and identity of each planned run, by study and step.
 
 DVC compares parameters and files, not functions, and it is not aware of overlays. Its first stage therefore writes a file per study
 (--out FOLDER), and the stage of that study depends on it. An edited formula, an edited overlay or a changed grid of runs

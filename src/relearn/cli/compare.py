@@ -1,9 +1,9 @@
-"""relearn compare: which verdicts and cells differ between two scales, commits or results folders, and whether beyond noise.
+"""relearn compare: what differs between two scales, commits or results folders, and whether beyond noise.
 
     relearn compare results/published/mini results/mini     what was published, and what runs here now
     relearn compare small mini                              two scales: results/SCALE, else results/published/SCALE
     relearn compare HEAD~3 HEAD                              two commits: their results/published/SCALE (--scale)
-    relearn compare v0.15.0:small results/small              a commit's scale against a folder
+    relearn compare HEAD~3:small results/small              a commit's scale against a folder
 
 It reads rendered and published results only; nothing is run. --out FOLDER also writes changes.csv (all claims and cells, in
 full precision), changes.md, and changes.html, a fragment to include in a page. --page results/mini/report.html inserts that fragment

@@ -1,4 +1,4 @@
-"""docs: write the pages of the documentation site from the published results, the studies and docs/.
+"""relearn docs: write the pages of the documentation site from published results, studies and docs/.
 
 `make docs` calls this and then MkDocs, which needs the extra ``docs``. The site is in ``build/docs/site``.
 """

@@ -1,4 +1,4 @@
-"""relearn dvc: print dvc.yaml from the studies' plans, one stage per study; `relearn dvc > dvc.yaml` updates it.
+"""relearn dvc: print dvc.yaml, one stage per study; `relearn dvc > dvc.yaml` updates it.
 
 A stage's command is the study's Snakemake target, so that `dvc repro` and `snakemake` find each other's results; it starts Snakemake
 only if `relearn code --done` reports that something is left to do. A stage depends on its section of params.yaml, on its file of

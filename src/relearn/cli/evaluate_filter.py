@@ -2,7 +2,7 @@
 
     relearn evaluate-filter my_module:MyFilter --arguments '{"fraction": 0.1}' --scale mini
 
-The class has ``fit_predict(features, labels)``, 1 to keep a point and -1 to drop it (:mod:`relearn.methods.detector`); the module is
+The class has ``fit_predict(features, labels)``, 1 to keep a point and -1 to drop it (`relearn.methods.detector`); the module is
 looked for in the working directory, too. Networks and poisons are those of results/<scale>. For each attack and victim the filter
 runs on the poisoned sets, the victim is trained on what it keeps, and the same is done with unperturbed bases. The command
 prints what success each defence leaves, less that of the control, and the differences to the recorded defences with 95% intervals

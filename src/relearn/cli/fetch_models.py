@@ -1,4 +1,4 @@
-"""relearn fetch-models: take trained weights and crafted poisons that `relearn release-models` wrote, and skip their training.
+"""relearn fetch-models: take weights and poisons that `relearn release-models` wrote, and skip their training.
 
     relearn fetch-models https://example.org/models/manifest.json
     relearn fetch-models release/manifest.json

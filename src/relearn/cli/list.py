@@ -1,4 +1,4 @@
-"""relearn list: papers, chapters, studies, tables, figures and claims that can be requested, and the state of each.
+"""relearn list: papers, chapters, studies, tables, figures and claims, and what is there of each.
 
     relearn list                       papers, chapters and studies at every scale; how many tables, figures and claims
     relearn list tables                each table: how many of its runs are finished, whether it is rendered

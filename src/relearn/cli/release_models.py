@@ -1,4 +1,4 @@
-"""relearn release-models: the trained weights and crafted poisons of a scale as checksummed files that anybody can host.
+"""relearn release-models: write the trained weights and poisons of a scale as checksummed files to host.
 
     relearn release-models --scale small --study poisoning --out release
     # there: put the files of release/ behind one address; here, on any machine:

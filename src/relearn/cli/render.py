@@ -1,4 +1,4 @@
-"""relearn render: tables, figures, verdicts and the report, from the records of one results folder or published set alone.
+"""relearn render: tables, figures, verdicts and report from one results folder or published set alone.
 
 Any part of a study can be rendered: cells without a record show "not run", and the last line lists what is incomplete. Everything
 is checked first and rendered into a separate folder; the previous files stay until all new ones are complete.

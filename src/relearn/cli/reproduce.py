@@ -1,4 +1,4 @@
-"""relearn reproduce: run only what a paper, chapter, study, table, figure or claim needs, then render and print it.
+"""relearn reproduce: run what a paper, chapter, study, table, figure or claim needs; render and print it.
 
     relearn reproduce table2.2
     relearn reproduce kim2020 claim:hull_proposition --scale small

@@ -1,9 +1,9 @@
-"""relearn robustness: measure how robust your own classifier is: any network of timm's registry, or a file that relearn wrote.
+"""relearn robustness: measure how robust your classifier is: a timm network, or a file that relearn wrote.
 
     relearn robustness --model resnet50 --weights mine.pth --set val=imagenet/val --set a=imagenet-a --pgd-eps 1/255 --out mine
 
 ``--set NAME=PLACE`` can be repeated; names: val, real, v2, c, a, r, nine (folders, see
-:mod:`relearn.studies.robustness.steps.folder_sets`), cifar_c (the released arrays of CIFAR-10-C or CIFAR-100-C), test (a file of a step
+`relearn.studies.robustness.steps.folder_sets`), cifar_c (the released arrays of CIFAR-10-C or CIFAR-100-C), test (a file of a step
 ``prepare_images``). Of c and cifar_c all corruptions are measured, or those that ``--corruptions`` names. Without these two sets,
 ``--corruptions`` generates corrupted images from test or val. The command prints a table and writes
 robustness.json (all results, each number with its full protocol), sets.csv, attacks.csv and bad_images.csv.

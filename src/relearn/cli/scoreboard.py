@@ -1,4 +1,4 @@
-"""relearn scoreboard: every claim at every scale, and what each method reached, as CSV and Markdown below results/published.
+"""relearn scoreboard: every claim at every scale, and what each method reached, as CSV and Markdown.
 
 The scoreboard reads results/published/<scale>/claims.json, or results/<scale>/claims.json if that is newer; the leaderboards
 read the published runs.

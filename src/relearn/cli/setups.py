@@ -1,4 +1,4 @@
-"""relearn setups: list the fixed set-ups on which attacks and defences are compared, or check a data set against one."""
+"""relearn setups: list the fixed set-ups for attacks and defences, or check a data set against one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""relearn show: render a table, a figure, a claim or a whole paper from the runs that are there, and print the result.
+"""relearn show: render and print a table, figure, claim or whole paper from the runs that are there.
 
 Nothing is run. Without a run of the study in results/<scale>, the published runs are shown. `relearn reproduce` runs what is missing
 and ends with the same output.
@@ -137,5 +137,6 @@ def _claim(target: Target, root: Path, scale: str) -> str:
     explained = analysis.explain(judged, analysis.load({study.name: study.reported}), scale)
     for paragraphs in analysis.paragraphs(explained).values():
         text += paragraphs
-    text += [f"not run: {lacking}" for lacking in judged[0].missing]
+    lacking = [f"missing: {one}" for one in judged[0].missing]
+    text += [line for line in lacking if f"- {line}" not in text]
     return "\n".join([*text, *(f"left out: {problem}" for problem in problems)]) + "\n"

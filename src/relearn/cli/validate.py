@@ -1,4 +1,4 @@
-"""validate: check whether params.yaml can run.
+"""relearn validate: check whether params.yaml can run.
 
 ``relearn validate [--params FILE] [--scale SCALE]`` prints the number of values in force and which values of
 the file the overlay overrides, or every problem on a line of its own (exit code 2). ``relearn validate --schema``

@@ -1,4 +1,4 @@
-"""`relearn warm`: import once what the steps need, and fork jobs from there; see `relearn.runs.warm.client`.
+"""relearn warm: import once what the steps need, and fork jobs from there.
 
 The workflow starts it automatically when it runs many jobs on this machine. By hand::
 

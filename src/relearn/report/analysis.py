@@ -103,7 +103,7 @@ def _paragraphs(one: Explained) -> list[str]:
     if one.analysis is None:
         return [NONE_WRITTEN]
     found = [f"Out of date: written for the verdict {one.analysis.verdict}."] if one.stale else []
-    found.append(f"Why not: {one.analysis.text}")
+    found.append(f"Analysis: {one.analysis.text}")
     if one.analysis.experiment:
         found.append(f"Experiment: {one.analysis.experiment}")
     return [*found, f"Suspected cause: {one.cause}; {one.analysis.date}, commit {one.analysis.commit}."]

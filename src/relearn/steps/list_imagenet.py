@@ -1,4 +1,4 @@
-"""List the images of a folder of classes, for runs that read them in place; nothing is copied.
+"""List the images of a folder of classes, for runs that read them in place.
 
 Settings: dataset (a folder of RELEARN_MIRROR, with ``{train,val}/<class>/<image>``) and sha256 (hash of its file list when the
 workflow was planned; null: any), so that a folder with other files gives another run. No inputs.

@@ -1,4 +1,4 @@
-"""Prepare a data set: load it (downloading it if needed), split it, and store the images that the split uses.
+"""Prepare a data set: load or download it, split it, and store the images of the split.
 
 settings: ``dataset`` (a name of ``relearn.data.DATASETS``), ``pretrain_per_class``, ``fine_tune_per_class``,
 ``pool_per_class``, and ``pool_start`` if the pool does not follow directly (see ``relearn.data.split``).

@@ -1,4 +1,4 @@
-"""train_vision: train a vision network on images, test it after every epoch, and measure what each residual branch adds to its stream.
+"""train_vision: train a vision network, test it every epoch, and measure its branch-to-trunk ratios.
 
 Settings: ``network`` ({"name": of timm's registry, …: its keyword arguments}); the recipe: optimizer, lr, momentum, betas,
 weight_decay (not applied to vectors and to parameters that the network exempts), batch_size, epochs, warmup_epochs, schedule,

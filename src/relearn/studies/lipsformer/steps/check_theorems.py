@@ -1,4 +1,4 @@
-"""check_theorems: theorems 1 and 2, the spectral initialisation and the activations (qi2023), case by case without training.
+"""check_theorems: check qi2023's theorems, initialisation and activations case by case.
 
 ================  ====================================  ===================================================================
 protocol          further settings                      columns of cases.csv

@@ -1,4 +1,4 @@
-"""count_params_flops: parameters and multiply-adds of a network at its published size, compared with the printed numbers (qi2023).
+"""count_params_flops: compare parameters and multiply-adds at the published size with qi2023's numbers.
 
 Settings: network, a name of :data:`relearn.measures.model_counts.PUBLISHED`, or networks, names of ``RIVALS`` there, each
 counted at its own image size. No inputs. The network is built on torch's meta device, with 1,000 classes except for

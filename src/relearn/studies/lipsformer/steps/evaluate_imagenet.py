@@ -1,4 +1,4 @@
-"""evaluate_imagenet: top-1 accuracy of a checkpoint on ImageNet validation images, with ReaL labels, and on ImageNet-V2 (qi2023, table 8).
+"""evaluate_imagenet: top-1 accuracy of a checkpoint on ImageNet, ReaL and ImageNet-V2 (qi2023, table 8).
 
 Settings: network ({"name": of timm's registry, …its arguments}), classes, val and v2 (folders of RELEARN_MIRROR with one
 folder per class; null omits the set), real (true: also the ReaL labels for the images of val), size, crop_ratio,

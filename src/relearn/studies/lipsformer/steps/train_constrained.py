@@ -1,4 +1,4 @@
-"""train_constrained: train a LipsFormer under a Lipschitz constraint, and bound it and the network trained without one.
+"""train_constrained: train a LipsFormer under a Lipschitz constraint; bound it and its unconstrained twin.
 
 Settings: those of `train_vision`, and ``constraint``: bound (L, the limit of every layer), kind (spectral | bjorck) and method
 (upper | power), see relearn.models.constrained. ``network`` is the network without the constraint.

@@ -1,4 +1,4 @@
-"""check_theorems: bounds of LayerNorm and of Lipschitz-regularised attention (ye2023), case by case without training.
+"""check_theorems: check ye2023's bounds of LayerNorm and of LRSA case by case.
 
 ============  ================================  ====================================================
 protocol      further settings                  columns of cases.csv

@@ -1,4 +1,4 @@
-"""evaluate_uncertainty: calibration of a classifier, detection of out-of-distribution images, and entropy against distance from the data.
+"""evaluate_uncertainty: calibration, out-of-distribution detection, and entropy against distance to the data.
 
 Settings: sets (names of ``relearn.data.OUTLIERS``), bins (of confidence), test_images (use only the first images; 0: all), distances
 (ascending, in standard deviations per coordinate), scores (names of ``relearn.measures.ood.SCORES``; default: all that the head
