@@ -298,6 +298,10 @@ def test_wrong_arguments_are_refused() -> None:
         (lambda: constrain_norm(linear, blocks=4), "blocks: found 4, allowed: a divisor of 6 rows"),
         (lambda: constrain_norm(conv, blocks=2, size=4), "blocks: found 2 for a weight of 4 axes"),
         (lambda: constrain_norm(conv), "size: found none"),
+        (
+            lambda: constrain_norm(nn.Linear(2, 2, bias=False), name="bias"),
+            "name: found 'bias', which is None",
+        ),
         (lambda: constrain_norm(nn.Conv2d(1, 1, 3, dilation=2), size=6), "no upper bound .*or method power"),
         (lambda: constrain_orthonormal(conv), r"convolution: found kernel \(3, 3\)"),
         (lambda: constrain_orthonormal(linear, -1.0), "bound: found -1.0"),

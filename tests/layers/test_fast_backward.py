@@ -5,12 +5,15 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 from torch.nn.functional import gelu, linear
+from torch.utils.checkpoint import checkpoint
 
 from relearn.layers import cosine_core
 from relearn.layers.cosine_attention import CosineAttention
 from relearn.layers.cosine_core import CosineCore, Form, cosine_attention
 from relearn.layers.depthwise_conv import Depthwise, DepthwiseConv2d
 from relearn.layers.gelu_linear import GeluLinear, GeluPointwiseConv2d, GeluProduct
+from relearn.layers.long_short_attention import LongShortAttention
+from relearn.layers.long_short_causal import CausalLongShortAttention
 
 
 def random(*shape: int) -> Tensor:
@@ -163,3 +166,15 @@ def test_one_input_without_a_batch_has_the_gradients_of_plain_operations(layer, 
     given = (x, *layer.parameters())
     ours, truth = (torch.autograd.grad(out.square().sum(), given) for out in (layer(x), plain(layer, x)))
     torch.testing.assert_close(ours, truth)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [CausalLongShortAttention(4, 2, window=4, segment=2, dropout=0.3), LongShortAttention(4, 2, window=2)],
+)
+def test_activation_checkpoints_give_the_same_gradient(layer: nn.Module) -> None:
+    x, found = torch.randn(2, 7, 4, requires_grad=True), []
+    for run in (layer, lambda x: checkpoint(layer, x, use_reentrant=False)):
+        torch.manual_seed(1)
+        found.append(torch.autograd.grad(run(x).square().sum(), x)[0])
+    assert torch.equal(*found)

@@ -71,3 +71,11 @@ def test_an_unknown_mode_is_refused():
 def test_a_network_without_the_method_is_left_alone(traced):
     with acceleration.compiled(nn.Linear(2, 2), "features"):
         pass
+
+
+def test_a_method_of_the_caller_returns(traced):
+    net = nn.Linear(2, 2)
+    net.forward = own = net.forward
+    with acceleration.compiled(net):
+        assert vars(net)["forward"] is not own
+    assert vars(net)["forward"] is own

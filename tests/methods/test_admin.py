@@ -180,4 +180,4 @@ def test_what_cannot_be_done_is_refused_in_one_line() -> None:
     with pytest.raises(ValueError, match="count: 0"):
         admin(network(), None, batches(), count=0)
     with pytest.raises(ValueError, match="batches: 1 of them"):
-        admin(network(), None, batches(), count=2)
+        admin(network(), None, list(batches()), count=2)

@@ -173,3 +173,5 @@ def test_defaults_are_the_documented_ones_and_wrong_numbers_are_named():
         AdversarialGradient(eps=8)
     with pytest.raises(ValueError, match="steps is -1"):
         AdversarialGradient(steps=-1)
+    with pytest.raises(ValueError, match=r"float32, 0 to 2 \(allowed: floats in \[0, 1\]"):
+        default.perturb(torch.nn.Flatten(), torch.sum, torch.arange(3.0).view(1, 1, 1, 3))

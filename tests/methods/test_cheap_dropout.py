@@ -48,3 +48,7 @@ def test_the_context_changes_plain_dropout_only_and_restores_it():
         assert "forward" in vars(shared) and "forward" not in vars(nets[0][1])
         raise RuntimeError("inside")
     assert "forward" not in vars(shared)
+    shared.forward = own = shared.forward
+    with cheap_masks(nets):
+        assert shared.forward is own
+    assert vars(shared)["forward"] is own

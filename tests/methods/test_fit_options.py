@@ -275,6 +275,9 @@ def test_modes_and_the_global_generator_are_afterwards_what_they_were(mode, fail
     net, x, y = toy()
     net = torch.nn.Sequential(net, torch.nn.Dropout(0.5)).train(mode)
     net[1].train(not mode)
+    gradients = [None, *(torch.ones_like(one) for one in list(net.parameters())[1:])]
+    for one, given in zip(net.parameters(), gradients):
+        one.grad = given
     torch.manual_seed(11)
     state = torch.get_rng_state()
     loss = (lambda z, t: 1 / 0) if fails else cross_entropy
@@ -282,6 +285,7 @@ def test_modes_and_the_global_generator_are_afterwards_what_they_were(mode, fail
         fit(net, (x, y), loss=loss, epochs=2, batch_size=4, lr=0.1)
     assert [one.training for one in (net, net[0], net[1])] == [mode, mode, not mode]
     assert torch.equal(torch.get_rng_state(), state)
+    assert all(one.grad is given for one, given in zip(net.parameters(), gradients))
 
 
 MISTAKEN = {
@@ -292,6 +296,10 @@ MISTAKEN = {
     "a tensor": (
         lambda x, y: {"data": x, "batch_size": 4},
         r"data: found Tensor \(allowed: a tuple of tensors.*\)",
+    ),
+    "arrays": (
+        lambda x, y: {"data": (x.numpy(), y), "batch_size": 4},
+        r"data: found a ndarray among its items \(allowed: tensors\)",
     ),
     "an optimiser": (
         lambda x, y: {
@@ -311,3 +319,11 @@ def test_what_torch_users_give_first_is_answered_in_a_line(name):
     given = made(x, y)
     with pytest.raises(TypeError, match=f"^{said}$"):
         fit(net, given.pop("data"), loss=cross_entropy, epochs=1, lr=0.1, **given)
+
+
+def test_a_loss_without_a_gradient_and_one_of_many_entries_are_named():
+    net, x, y = toy()
+    with pytest.raises(ValueError, match=r"loss: returns shape \(12,\) \(allowed: a scalar tensor"):
+        plain_gradient(net, lambda z, t: z.sum(1), (x, y))
+    with torch.no_grad(), pytest.raises(ValueError, match="loss: has no gradient"):
+        fit(net, (x, y), loss=cross_entropy, epochs=1, batch_size=4, lr=0.1)

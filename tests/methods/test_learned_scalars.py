@@ -109,6 +109,15 @@ def test_folded_after_an_error_too():
     assert list(model.state_dict()) == list(network().state_dict())
 
 
+def test_a_folded_copy_leaves_the_network_alone():
+    x, model = data()[0], network()
+    with learned_scalars(model):
+        copied = copy.deepcopy(model)
+        fold(copied)
+        assert torch.equal(model(x), copied(x))
+    assert list(model.state_dict()) == list(copied.state_dict())
+
+
 def test_bad_input_is_named_in_one_line():
     model = network()
     attach(model)

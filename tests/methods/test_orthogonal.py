@@ -192,6 +192,6 @@ def test_values_that_are_not_allowed_are_refused(call, message):
 def test_hooks_are_gone_after_an_error():
     net = nn.Sequential(nn.Linear(3, 4))
     with pytest.raises(RuntimeError):
-        lsuv(net, None, iter([(torch.zeros(5, 7), None)]))
+        lsuv(net, None, [(torch.zeros(5, 7), None)])
     assert not net[0]._forward_hooks
     kaiming(net)

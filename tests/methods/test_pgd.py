@@ -258,6 +258,17 @@ def test_numbers_out_of_range_are_named(change, says):
         pgd(net, images, labels, **({"eps": 0.1, "step_size": 0.1, "steps": 1} | change))
 
 
+def test_networks_without_parameters_and_outputs_that_are_no_logits():
+    net, (images, labels) = nn.Flatten(), problem()
+    how = dict(eps=0.1, step_size=0.1, steps=1)
+    assert pgd(net, images, labels, **how).images.shape == images.shape
+    with pytest.raises(ValueError, match=r"loss: returns shape \(\) with reduction='none'"):
+        pgd(net, images, labels, loss=lambda z, y, reduction: z.mean(), **how)
+    net.forward = lambda x: {"logits": x.flatten(1)}
+    with pytest.raises(TypeError, match="model: returns a dict"):
+        pgd(net, images, labels, **how)
+
+
 def test_images_that_are_no_pixels_are_refused():
     net, (images, labels) = small_net(), problem()
     with pytest.raises(ValueError, match=r"allowed: pixels in \[0, 1\]"):

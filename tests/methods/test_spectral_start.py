@@ -67,7 +67,7 @@ def test_the_largest_of_the_sizes_that_a_layer_sees_counts() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.conv(x).sum() + self.conv(x[..., :2, :2]).sum()
 
-    spectral_start(Twice(), None, iter([(torch.rand(1, 1, 9, 9),)]), operator=True)
+    spectral_start(Twice(), None, [(torch.rand(1, 1, 9, 9),)], operator=True)
     layer.requires_grad_(False)
     assert float(operator_norm(layer, (9, 9))) == pytest.approx(1, rel=2e-3)
     assert float(operator_norm(layer, (2, 2))) < 1

@@ -189,6 +189,16 @@ def test_wrong_arguments_are_refused() -> None:
         constrain(twice, shape=IMAGE)
 
 
+def test_a_refused_network_stays_as_it_was() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3, padding=2, dilation=2))
+    before = {name: weight.clone() for name, weight in net.state_dict().items()}
+    with pytest.raises(ValueError, match="or method power"):
+        constrain(net, 0.1, shape=IMAGE)
+    assert before.keys() == net.state_dict().keys() and next(constraints(net), None) is None
+    assert all(torch.equal(before[name], weight) for name, weight in net.state_dict().items())
+    assert len(constrain(net, 0.1, shape=IMAGE, method="power").held) == 2  # what the error advises
+
+
 @pytest.mark.parametrize("method", ["upper", "power"])
 def test_release_leaves_a_plain_network_that_computes_the_same(method: str) -> None:
     net = lipsformer()

@@ -70,7 +70,8 @@ class CausalCore(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        spans, form, tensors, kept = ctx.spans, ctx.form, ctx.saved_tensors[:7], ctx.saved_tensors[7:]
+        saved = ctx.saved_tensors  # read once, as activation checkpointing demands
+        spans, form, tensors, kept = ctx.spans, ctx.form, saved[:7], saved[7:]
         with torch.autocast(grad.device.type, enabled=False):
             work = InPlace(spans, form, padded(spans, *tensors), ctx.seed)
             if not torch.is_grad_enabled():

@@ -17,6 +17,9 @@ class AsMultiheadAttention(nn.Module):
         encoder = nn.TransformerEncoderLayer(512, 8, batch_first=True)
         encoder.self_attn = AsMultiheadAttention(L2Attention(512, 8), batch_first=True)
 
+    Replace it before ``nn.TransformerEncoder`` is built from the layer: with padding masks, that one decides then whether to
+    call it.
+
     Masks have torch's meaning: True = hidden. (In a direct call of the wrapped layer True = visible, as in torch's
     ``scaled_dot_product_attention``.)
 

@@ -305,6 +305,8 @@ def constrain_norm(
             weight than a matrix; a weight of more than two axes in another layer (transposed convolutions, bilinear maps).
     """
     weight = getattr(layer, name)
+    if weight is None:
+        raise ValueError(f"name: found {name!r}, which is None in this layer, allowed: a weight that it has")
     map = map_of(layer, weight, blocks=blocks, size=size)
     constraint = NormConstraint(weight, bound, map, method=method, iterations=iterations).train(
         layer.training

@@ -36,16 +36,18 @@ def use(mode: str) -> None:
 def compiled(model: nn.Module, method: str = "forward") -> Iterator[None]:
     """Context in which ``model(x)``, or ``model.<method>(x)``, runs compiled if :func:`use` has asked for it.
 
-    Parameters, buffers and their names are unchanged, and the compiled code is discarded when the context ends. A network without
-    the method is left alone.
+    Parameters, buffers and their names are unchanged, and the compiled code is discarded when the context ends; a method that the
+    caller has put on the network returns. A network without the method is left alone.
     """
     mode = _chosen[0]
     if mode == OFF or not hasattr(model, method):
         yield
         return
     options: dict[str, Any] = {"backend": mode} if mode == "aot_eager" else {"mode": mode}
+    own = {name: model.__dict__[name] for name in [method] if name in model.__dict__}
     model.__dict__[method] = torch.compile(getattr(model, method), **options)
     try:
         yield
     finally:
         del model.__dict__[method]
+        model.__dict__.update(own)

@@ -22,7 +22,7 @@ profile is taken without dropout, as for the other initialisations, and padding 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -37,7 +37,7 @@ PAD = 0
 def admin(
     model: nn.Module,
     loss: Any,
-    batches: Iterator[Sequence[Any]],
+    batches: Iterable[Sequence[Any]],
     *,
     seed: int = 0,
     fixed: bool = False,
@@ -69,7 +69,7 @@ def admin(
     for joint in (joint for joints in stacks.values() for joint in joints):
         joint.w_skip.fill_(1.0)
         joint.w_skip.requires_grad_(joint.w_skip.requires_grad and not fixed)
-    variances = _profile(model, stacks, batches, count)
+    variances = _profile(model, stacks, iter(batches), count)
     done = Initialised()
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     for stack, joints in stacks.items():

@@ -68,7 +68,14 @@ class AdversarialGradient:
         return value.detach()
 
     def perturb(self, model: nn.Module, objective: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-        """x + δ* for images (B, C, H, W) in [0, 1]; leaves the network unchanged."""
+        """x + δ* for images (B, C, H, W) in [0, 1]; leaves the network unchanged.
+
+        Raises:
+            ValueError: images that are no floats in [0, 1], up to rounding; clipping would change them.
+        """
+        if not images.is_floating_point() or not bool(((images > -1e-5) & (images < 1 + 1e-5)).all()):
+            found = f"{images.dtype}, {float(images.min()):.4g} to {float(images.max()):.4g}"
+            raise ValueError(f"images: found {found} (allowed: floats in [0, 1]; normalise in the network)")
         start = random_starts(images, self.eps) if self.random_start else images
         with attack_mode(model):
             worst = ascend(

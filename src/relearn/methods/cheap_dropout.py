@@ -16,8 +16,10 @@ LEVELS = 2**16
 
 @contextmanager
 def cheap_masks(networks: Sequence[nn.Module]) -> Iterator[None]:
-    """Context in which the networks' ``nn.Dropout`` layers use :func:`dropout`; other kinds of layers keep their masks."""
-    layers = {module for net in networks for module in net.modules() if type(module) is nn.Dropout}
+    """Context in which the networks' ``nn.Dropout`` layers use :func:`dropout`; other kinds of layers, and layers with a ``forward``
+    of the caller, keep their masks."""
+    found = {module for net in networks for module in net.modules() if type(module) is nn.Dropout}
+    layers = [module for module in found if "forward" not in vars(module)]
     for layer in layers:
         layer.forward = partial(dropout, layer)  # type: ignore[method-assign]
     try:

@@ -67,41 +67,33 @@ def extra_epoch(
         raise ValueError(f"schedule: found {schedule!r}, allowed are {', '.join(SCHEDULES)}")
     if steps < 1:
         raise ValueError(f"steps: found {steps}, allowed: at least 1")
-    modes = [(module, module.training) for module in model.modules()]
-    gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     try:
-        with torch.random.fork_rng(devices=devices):
-            fitted = fit(
-                model,
-                _Once(batches, steps),
-                loss=loss,
-                steps=steps,
-                lr=lr,
-                optimizer=optimizer,
-                momentum=momentum,
-                betas=betas,
-                weight_decay=weight_decay,
-                decay=decay,
-                schedule="constant",
-                warmup_steps=steps if schedule == "warmup" else 0,
-                clip_norm=clip_norm,
-                seed=seed,
-                precision=precision,
-                log=log,
-                progress=progress,
-                checkpoint=checkpoint,
-                checkpoint_steps=checkpoint_every or None,
-            )
+        fitted = fit(
+            model,
+            _Once(batches, steps),
+            loss=loss,
+            steps=steps,
+            lr=lr,
+            optimizer=optimizer,
+            momentum=momentum,
+            betas=betas,
+            weight_decay=weight_decay,
+            decay=decay,
+            schedule="constant",
+            warmup_steps=steps if schedule == "warmup" else 0,
+            clip_norm=clip_norm,
+            seed=seed,
+            precision=precision,
+            log=log,
+            progress=progress,
+            checkpoint=checkpoint,
+            checkpoint_steps=checkpoint_every or None,
+        )
     finally:
         with torch.no_grad():
             for buffer, value in buffers:
                 buffer.copy_(value)
-        for parameter, gradient in gradients:
-            parameter.grad = gradient
-        for module, mode in modes:
-            module.training = mode
     rows: list[dict[str, float | str]] = [
         {"step": float(fitted.steps), "kind": "training", **row} for row in fitted.history
     ]

@@ -12,8 +12,8 @@ The loop is deterministic and resumes exactly. Every epoch draws its sample orde
 by (seed, epoch) alone. A checkpoint between epochs stores the parameters, the optimiser's moments and the epoch number. Within an epoch
 it also stores the generators' states and the number of batches seen; on resuming, those batches are generated again and skipped.
 
-A call has no side effect other than the trained model: torch's global generators return to their state before the call, and every
-module to its mode (training or evaluation).
+A call has no side effect other than the trained model: torch's global generators return to their state before the call, every
+module to its mode (training or evaluation), and every parameter to its ``grad``.
 
 Under ``torchrun`` every process makes the same call with ``processes=relearn.methods.parallel`` and processes its share of every batch.
 """
@@ -35,7 +35,7 @@ from relearn.methods.acceleration import compiled
 from relearn.methods.augmentation import Augment, Mix, crop_and_flip
 from relearn.methods.batch_source import Batch, Resident, Source, outputs, pixels, rows, share
 from relearn.methods.ema import EMA
-from relearn.methods.fit_arguments import at_least_one, check_kinds, length_of
+from relearn.methods.fit_arguments import at_least_one, check_kinds, length_of, scalar_loss
 from relearn.methods.loss_meter import LossMeter
 from relearn.methods.memory_layout import layout
 from relearn.methods.optimisers import OPTIMISERS, make_optimiser
@@ -81,7 +81,7 @@ class Fitted:
 
 def plain_gradient(model: nn.Module, loss: Loss, batch: Sequence[Any]) -> Tensor:
     """Back-propagate ``loss(model(x), *rest)`` for ``batch = (x, *rest)``; a tuple ``x`` is unpacked."""
-    value = loss(outputs(model, batch[0]), *batch[1:])
+    value = scalar_loss(loss(outputs(model, batch[0]), *batch[1:]))
     value.backward()
     return value.detach()
 

@@ -76,8 +76,9 @@ def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def as_before(model: nn.Module) -> Iterator[None]:
-    """Context that restores the mode of every module and the state of torch's global generators."""
+    """Context that restores the mode of every module, the parameters' ``grad`` and the state of torch's global generators."""
     modes = [(module, module.training) for module in model.modules()]
+    gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices):
         try:
@@ -85,3 +86,5 @@ def as_before(model: nn.Module) -> Iterator[None]:
         finally:
             for module, mode in modes:
                 module.training = mode
+            for parameter, gradient in gradients:
+                parameter.grad = gradient

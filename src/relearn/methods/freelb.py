@@ -49,6 +49,7 @@ from relearn.methods.adversarial_base import (
 )
 from relearn.methods.embedding_space import Lookup
 from relearn.methods.fit import Loss, plain_gradient
+from relearn.methods.fit_arguments import scalar_loss
 from relearn.methods.perturbation import Ball
 
 # Users of this module import transformers' models next, which import torchvision.
@@ -173,26 +174,18 @@ def freelb(
         allowed = tuple(inputs_embeds.shape[:-1])
         raise ValueError(f"attention_mask: found shape {tuple(attention_mask.shape)} (allowed: {allowed})")
     if strategy.ball.is_point:
-        value = _scalar(loss(inputs_embeds=inputs_embeds))
+        value = scalar_loss(loss(inputs_embeds=inputs_embeds), "inputs_embeds")
         value.backward()
     else:
         field = _Embeddings(inputs_embeds, attention_mask, samples or len(inputs_embeds))
         value = strategy.run_passes(
-            None, lambda delta: _scalar(loss(inputs_embeds=field.at(inputs_embeds, delta))), field
+            None,
+            lambda delta: scalar_loss(loss(inputs_embeds=field.at(inputs_embeds, delta)), "inputs_embeds"),
+            field,
         )
     if skipped is not None:
         skipped(strategy.skipped_count)
     return value.detach()
-
-
-def _scalar(value: Any) -> Tensor:
-    """Check that a loss is a scalar tensor that requires a gradient."""
-    if not isinstance(value, Tensor) or value.numel() != 1:
-        found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise ValueError(f"loss: returns {found} (allowed: a scalar tensor, the mean over the batch)")
-    if not value.requires_grad:
-        raise ValueError("loss: has no gradient (allowed: a loss of inputs_embeds, outside torch.no_grad())")
-    return value
 
 
 class _Embeddings(Lookup):

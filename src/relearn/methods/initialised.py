@@ -4,11 +4,12 @@ Every method listed in the registry ``INITIALISATIONS`` is a function
 
     f(model, loss, batches, *, seed=0, <its own settings>) -> Initialised
 
-that changes the parameters of ``model`` in place and nothing else: buffers (running statistics), train or eval mode, ``requires_grad``,
-``grad`` and torch's global random state are left unchanged. Random numbers come from a generator seeded by ``seed``. ``batches`` is an
-iterator of batches on the model's device, already augmented; a method that needs no data ignores it (``None`` is allowed). A batch
-is a sequence: its first item is the model's input (a tensor, or a tuple of tensors: ``model(*input)``), the rest goes to the loss,
-``loss(output, *rest)`` → scalar mean.
+that changes the parameters of ``model`` in place and nothing else: buffers (running statistics), train or eval mode,
+``requires_grad``, ``grad`` and torch's global random state are left unchanged. Random numbers come from a generator seeded by
+``seed``. ``batches`` is an iterable of batches on the model's device, already augmented; a method that needs no data ignores it
+(``None`` is allowed). Methods that draw new weights draw those of frozen layers, too. A batch is a sequence: its first item is
+the model's input (a tensor, or a tuple of tensors: ``model(*input)``), the rest goes to the loss, ``loss(output, *rest)`` →
+scalar mean.
 """
 
 from __future__ import annotations

@@ -93,6 +93,12 @@ def fold(model: nn.Module) -> dict[str, float]:
                 continue
             scale, tensor = stack[0].scale.detach(), stack.original
             orders.append(stack.order)
+            # a class of its own, as copies share the class and torch deletes the tensor's property there
+            shared = type(module)
+            own = {
+                key: value for key, value in vars(shared).items() if key not in ("__dict__", "__weakref__")
+            }
+            module.__class__ = type(shared.__name__, shared.__bases__, own)
             parametrize.remove_parametrizations(module, name, leave_parametrized=False)
             if id(tensor) not in done:
                 with torch.no_grad():

@@ -3,7 +3,7 @@ r"""Orthogonal weights (Saxe, McClelland, Ganguli, ICLR 2014), and LSUV, which b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -55,7 +55,7 @@ def orthogonal(
 def lsuv(
     model: nn.Module,
     loss: Any,
-    batches: Iterator[Sequence[Any]],
+    batches: Iterable[Sequence[Any]],
     *,
     seed: int = 0,
     tolerance: float = 0.1,
@@ -78,7 +78,7 @@ def lsuv(
     Args:
         model: any network with parameters; changed in place.
         loss: not used.
-        batches: an iterator; one batch is used.
+        batches: one batch is used.
         seed: seed of the generator.
         tolerance: allowed distance of a variance from 1.
         iterations: T_max of the paper.
@@ -94,7 +94,7 @@ def lsuv(
     positive("tolerance", tolerance)
     if iterations < 1:
         raise ValueError(f"iterations: {iterations} (allowed: at least 1)")
-    batch = next(batches, None) if batches is not None else None
+    batch = next(iter(batches), None) if batches is not None else None
     if batch is None:
         raise ValueError("lsuv: no batch (allowed: an iterator with at least one)")
     _draw(model, seed, 1.0, 1.0)

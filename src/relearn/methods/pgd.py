@@ -71,7 +71,7 @@ def pgd(
     """Attack every image.
 
     Args:
-        model: images in [0, 1] → logits; the attack runs on its parameters' device.
+        model: images in [0, 1] → logits; the attack runs on its parameters' device, or without any on that of the images.
         images: (n, C, H, W), floats in [0, 1], or uint8, which is converted to floats in [0, 1].
         labels: (n,) the true classes.
         eps, step_size: on the [0, 1] pixel scale, e.g. 8/255.
@@ -85,7 +85,7 @@ def pgd(
 
     Raises:
         ValueError: arguments out of range, shapes that do not fit, pixels outside [0, 1].
-        TypeError: images of another dtype.
+        TypeError: images of another dtype; a model that returns no tensor.
     """
     x = _pixels(images, labels)
     _check_numbers(eps, step_size, steps, restarts)
@@ -93,7 +93,7 @@ def pgd(
         raise ValueError(f"precision: found {precision!r}, allowed are fp32, bf16")
     if batch is not None and batch < 1:
         raise ValueError(f"batch is {batch}; allowed: at least 1, or None for all")
-    device = next(model.parameters()).device
+    device = next(model.parameters(), x).device
     size = batch or len(x)
     generators = [_generator(seed, restart) for restart in range(restarts)]
     worst, fooled = [], []
@@ -104,7 +104,11 @@ def pgd(
             clean, y = clean_cpu.to(device), y_cpu.to(device)
 
             def objective(logits: Tensor, y: Tensor = y) -> Tensor:
-                return loss(logits, y, reduction="none")
+                losses = loss(logits, y, reduction="none")
+                if losses.shape != y.shape:
+                    found = f"shape {tuple(losses.shape)} with reduction='none'"
+                    raise ValueError(f"loss: returns {found} (allowed: {tuple(y.shape)}, one an image)")
+                return losses
 
             keep = _Worst(clean, y)
             with torch.no_grad():
@@ -182,6 +186,8 @@ def forward(model: nn.Module, images: Tensor, precision: str = "fp32") -> Tensor
             logits = model(images)
     else:
         logits = model(images)
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"model: returns a {type(logits).__name__} (allowed: a tensor of logits)")
     return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
 
 

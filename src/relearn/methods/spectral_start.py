@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ from relearn.methods.variance_scaling import (
 def spectral_start(
     model: nn.Module,
     loss: Any = None,
-    batches: Iterator[Sequence[Any]] | None = None,
+    batches: Iterable[Sequence[Any]] | None = None,
     *,
     seed: int = 0,
     operator: bool = False,
@@ -70,7 +70,7 @@ def spectral_start(
         redraw(weight, lambda one: spectral_normal_(one, generator))
     wide = [layer for layer, _ in drawn if isinstance(layer, CONVOLUTIONS) and not flattened_is_exact(layer)]
     if operator and wide:
-        batch = next(batches, None) if batches is not None else None
+        batch = next(iter(batches), None) if batches is not None else None
         if batch is None:
             raise ValueError(
                 "batches: none (allowed with operator=True: at least one, for the sizes of the images)"

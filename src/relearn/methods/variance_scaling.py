@@ -16,9 +16,10 @@ any other        unchanged                                      unchanged
 fan-in = inputs · kernel area, fan-out = outputs · kernel area, with torch's count for grouped convolutions.
 (1) ``nn.MultiheadAttention``, which stores its three projections as one parameter.
 
-Both follow the contract of :mod:`relearn.methods.initialised` and need no data. A tensor shared by two layers is drawn once, and as an
-embedding if one of the layers is an embedding. A network with reparametrised layers is refused, because what is drawn would pass
-through the reparametrisation (spectral normalisation divides it by its norm). Initialise first, then reparametrise.
+Both follow the contract of :mod:`relearn.methods.initialised` and need no data. A tensor shared by two layers is drawn once;
+one that an embedding shares with a linear layer is drawn as the embedding by :func:`xavier`, as the linear layer by the others.
+A network with reparametrised layers is refused, because what is drawn would pass through the reparametrisation (spectral
+normalisation divides it by its norm). Initialise first, then reparametrise.
 """
 
 from __future__ import annotations

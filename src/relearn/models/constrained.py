@@ -99,7 +99,7 @@ def constrain(
 
     Raises:
         ValueError: a network that is constrained already, an unknown kind, no shape where one is needed, or arguments that a constraint
-            rejects.
+            rejects; the network is then unchanged.
     """
     if kind not in KINDS:
         raise ValueError(f"kind: found {kind!r}, allowed: {', '.join(KINDS)}")
@@ -108,16 +108,30 @@ def constrain(
     lacking = _lacking(model)
     sizes = _sizes(model, shape)
     held = []
-    for path, layer, name, blocks in list(_targets(model)):
-        limit = _limit(layer, name, bound)
-        matrix = getattr(layer, name).dim() > 1
-        if kind == "bjorck" and matrix and (not isinstance(layer, Convolution) or separate_windows(layer)):
-            constrain_orthonormal(layer, limit, name=name, blocks=blocks)
-        else:
-            more: dict[str, Any] = dict(size=sizes.get(layer), method=method, iterations=iterations)
-            constrain_norm(layer, limit, name=name, blocks=blocks, **more)
-        constraint = type(layer.get_submodule(f"parametrizations.{name}.0")).__name__
-        held.append(Held(f"{path}.{name}" if path else name, constraint, limit))
+    targets = list(_targets(model))
+    orders = [(layer, list(layer._parameters)) for _, layer, _, _ in targets]
+    try:
+        for path, layer, name, blocks in targets:
+            limit = _limit(layer, name, bound)
+            matrix = getattr(layer, name).dim() > 1
+            if (
+                kind == "bjorck"
+                and matrix
+                and (not isinstance(layer, Convolution) or separate_windows(layer))
+            ):
+                constrain_orthonormal(layer, limit, name=name, blocks=blocks)
+            else:
+                more: dict[str, Any] = dict(size=sizes.get(layer), method=method, iterations=iterations)
+                constrain_norm(layer, limit, name=name, blocks=blocks, **more)
+            constraint = type(layer.get_submodule(f"parametrizations.{name}.0")).__name__
+            held.append(Held(f"{path}.{name}" if path else name, constraint, limit))
+    except BaseException:
+        for layer, name, _ in list(constraints(model)):
+            _take_off(layer, name, keep=False)
+        for layer, order in orders:
+            for name in order:
+                layer._parameters[name] = layer._parameters.pop(name)
+        raise
     return Constrained(tuple(held), lacking)
 
 
@@ -171,12 +185,12 @@ def release(model: nn.Module) -> nn.Module:
     return model
 
 
-def _take_off(layer: nn.Module, name: str) -> None:
+def _take_off(layer: nn.Module, name: str, keep: bool = True) -> None:
     """``remove_parametrizations``, which deletes an attribute of the layer's class, without harm to copies of the layer, which share it."""
     shared = type(layer)
     own = {key: value for key, value in vars(shared).items() if key not in ("__dict__", "__weakref__")}
     layer.__class__ = type(shared.__name__, shared.__bases__, own)
-    parametrize.remove_parametrizations(layer, name)
+    parametrize.remove_parametrizations(layer, name, leave_parametrized=keep)
 
 
 # which weights ----------------------------------------------------------------------------------------------------------

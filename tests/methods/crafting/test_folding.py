@@ -100,9 +100,22 @@ def test_what_occurs_twice_or_is_watched_is_left_alone() -> None:
     watched[0].register_forward_hook(lambda *_: None)
     without = nn.Sequential(nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2, track_running_stats=False)).eval()
     apart = nn.Sequential(nn.Conv2d(2, 2, 1), nn.ReLU(), nn.BatchNorm2d(2)).eval()
-    for net, untouched in ((alone, False), (shared, True), (watched, True), (without, True), (apart, True)):
+    pulled = copy.deepcopy(alone)
+    pulled[1].register_full_backward_hook(lambda *_: None)
+    for net, untouched in (
+        (alone, False),
+        (shared, True),
+        (watched, True),
+        (without, True),
+        (apart, True),
+        (pulled, True),
+    ):
         with folded([net], "fp32"):
             assert all("forward" not in one.__dict__ for one in net.modules()) is untouched
+    alone[0].forward = own = alone[0].forward  # a caller's, as an adapter's
+    with folded([alone], "fp32"):
+        assert "forward" not in vars(norm)
+    assert vars(alone[0]).pop("forward") is own
     with folded([alone, alone], "bf16"):
         assert conv.forward.__self__.weight.dtype is torch.bfloat16
     assert conv.weight.dtype is torch.float32

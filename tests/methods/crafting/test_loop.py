@@ -190,6 +190,7 @@ def test_bfloat16_stays_near_float32(problem) -> None:
         ({"target_dropout": "frozen"}, "'frozen'; allowed: resampled, fixed, off"),
         ({"precision": "fp16"}, "'fp16'; allowed: fp32, bf16"),
         ({"substitutes": []}, "substitutes is empty"),
+        ({"substitutes": torch.nn.Sequential()}, "found a Sequential; allowed: a list of networks"),
         ({"bases": torch.zeros(2, 5, 5)}, "bases has shape"),
         ({"bases": torch.full((3, 2, 5, 5), 200.0)}, r"bases has pixels outside \[0, 1\]: 200"),
         ({"bases": torch.zeros(3, 3, 2, 5, 5)}, "do not fit"),
@@ -200,6 +201,18 @@ def test_bfloat16_stays_near_float32(problem) -> None:
 def test_arguments_are_refused_by_name(problem, changes: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         crafting.craft(convex_polytope.objective, **problem._asdict() | SETTINGS | changes)
+
+
+def test_gradients_of_the_caller_do_not_matter(problem) -> None:
+    options = SETTINGS | {"iterations": 2}
+    wanted = crafting.craft(convex_polytope.objective, *problem, **options).poisons
+    nets, bases, targets = problem
+    with torch.no_grad():
+        given = nets, bases.clone().requires_grad_(), targets.clone().requires_grad_()
+        found = crafting.craft(convex_polytope.objective, *given, **options)
+    assert torch.equal(found.poisons, wanted) and not (
+        found.poisons.requires_grad or found.bases.requires_grad
+    )
 
 
 def test_images_must_be_floating_point(problem) -> None:

@@ -23,8 +23,9 @@ class TokenAttention(nn.Module):
     y       output                                       (B, n, D)
     ======  ===========================  ==============  ============
 
-    with w = D/H. The content of padding does not change the output of any token, nor does the amount of padding at the end: a
-    sequence gives the same outputs alone and padded up to ``max_length``. Outputs at padding are finite but meaningless.
+    with w = D/H. The content of padding, if finite, does not change the output of any token, nor does the amount of padding at
+    the end: a sequence gives the same outputs alone and padded up to ``max_length``. Outputs at padding are finite but
+    meaningless.
 
     Args:
         dim: width D, a multiple of ``heads``.

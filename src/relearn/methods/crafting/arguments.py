@@ -29,6 +29,8 @@ def check(
         TypeError: images that are not floating point.
         ValueError: everything else.
     """
+    if isinstance(substitutes, nn.Module) and not isinstance(substitutes, nn.ModuleList):
+        raise ValueError(f"substitutes: found a {type(substitutes).__name__}; allowed: a list of networks")
     if not substitutes:
         raise ValueError("substitutes is empty; allowed: at least one network")
     for name, images, axes in (("bases", bases, (4, 5)), ("targets", targets, (4,))):

@@ -22,8 +22,8 @@ def folded(networks: Sequence[nn.Module], precision: str) -> Iterator[None]:
     a pass over the activations; in float64 the features are equal to rounding. Parameters, buffers and their names are unchanged.
 
     The networks must stay in eval mode, their weights must not change or need gradients, and they must call the two in turn, as the
-    ``nn.Sequential`` does. A pair is left alone if one of its modules occurs twice, if a hook would see what is not there, or if the
-    normalisation has no running statistics.
+    ``nn.Sequential`` does. A pair is left alone if one of its modules occurs twice, if it has hooks, which would see what is not there, or
+    a ``forward`` of the caller, or if the normalisation has no running statistics.
 
     Args:
         networks: may share modules or occur twice.
@@ -60,5 +60,10 @@ def _pairs(networks: Sequence[nn.Module]) -> list[tuple[nn.Conv2d, nn.BatchNorm2
         if type(place) is nn.Sequential
         for conv, norm in pairwise(place)
         if type(conv) is nn.Conv2d and type(norm) is nn.BatchNorm2d and norm.running_mean is not None
-        if uses[conv] == uses[norm] == 1 and not (conv._forward_hooks or norm._forward_pre_hooks)
+        if uses[conv] == uses[norm] == 1 and not (_changed(conv) or _changed(norm))
     ]
+
+
+def _changed(one: nn.Module) -> bool:
+    own = vars(one)
+    return "forward" in own or any(value for name, value in own.items() if name.endswith("_hooks"))

@@ -123,7 +123,7 @@ def craft(
     """
     check(substitutes, bases, targets, eps, lr, iterations, target_dropout, precision, target_batch)
     objective = as_objective(objective)
-    bases = bases.expand(len(targets), *bases.shape[-4:])
+    bases, targets = bases.detach().expand(len(targets), *bases.shape[-4:]), targets.detach()
     state = State(bases.clone(), eps)
     std = pixel_std_of(substitutes, pixel_std, state.poisons)
     parts = parts_of(len(targets), target_batch, objective.at_once)
@@ -135,6 +135,7 @@ def craft(
         return evaluate(objective, networks, state.poisons, targets, **options)
 
     with ExitStack() as stack:
+        stack.enter_context(torch.enable_grad())
         stack.enter_context(frozen([*substitutes, *watched]))
         stack.enter_context(seeded(seed, targets.device))
         stack.enter_context(cheap_masks(substitutes))
