@@ -167,7 +167,7 @@ def test_the_report_says_design_widths_and_what_deviates() -> None:
     found = claim(part([0.0, 0.2, -0.1, 0.1]))
     values = {"scale": "small", "study": {"seeds": [0]}}
     design = replace(DESIGN, settings={"study.seeds": [0, 1]}, needs=("a pilot",))
-    lines = design_formats.lines(design, found, values, "small")
+    lines = design_formats.lines(design, found, values)
     planned = stats.t.ppf(0.975, 3) * 0.2 / 2
     assert lines[0] == "design: a minus b 4 seeds, 1 CPU h (records)"
     assert (
@@ -176,8 +176,7 @@ def test_the_report_says_design_widths_and_what_deviates() -> None:
     )
     assert "deviates from the design: study.seeds: [0], designed [0, 1]" in lines
     assert lines[-1] == "the design needs: a pilot"
-    assert design_formats.lines(design, found, values, "mini") == []
-    alone = " ".join(design_formats.lines(design, claim(part([0.1])), values, "small"))
+    alone = " ".join(design_formats.lines(design, claim(part([0.1])), values))
     assert "achieved not known" in alone and "not known points" not in alone
     plain = design_formats.to_dict(design, found, values)
     assert plain["half_widths"] == [

@@ -194,6 +194,11 @@ def test_equal_shares_are_no_certainty():
         0.0,
         pytest.approx(1 - 0.025 ** (1 / 20)),
     )  # twenty targets, not 80 trials
+    together = [1.0] * 10 + [0.0] * 6  # five layers of 16 networks that fall in ten and rise in six
+    layers, networks = (clustered_share(together, range(16), units=units) for units in (5, 1))
+    assert (
+        layers.low < networks.low and layers.high > networks.high
+    )  # five layers that go together are one outcome
     layers = clustered_share([1.0] * 3, range(3), units=37)
     assert layers.low == pytest.approx(0.025 ** (1 / 111))
 

@@ -212,6 +212,8 @@ def test_claims_md_claims_json_and_the_page_have_what_would_decide() -> None:
     line = "1 of 1 run of prepare was made with other settings than planned now: steps 5, now 7"
     assert plain["outdated"] == [line] and f"- {line}\n" in text and line in page["remarks"]
     assert plain["design"]["n"] == 4 and plain["shown"] == claims_formats.effect(one.main)
+    mini = claims_beside.with_evidence([told], RUNS, {"s": {"one": DESIGN}}, {"scale": "mini"}, str, {}.get)
+    assert "design" not in mini[0].data and "design: " not in claims_formats.markdown(mini, "mini")
 
 
 # Settings that have changed since the runs of a claim were made.

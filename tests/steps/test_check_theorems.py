@@ -1,5 +1,6 @@
 """check_theorems of three studies: every protocol from settings to record; the tables are the measures', the metrics are the tables'."""
 
+import math
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from relearn.models import character_lm
 from relearn.models.character_lm import create
 from relearn.runs.settings import read
 from relearn.steps import bound_shares
+from relearn.steps.csv_rows import write_rows
 from relearn.studies.l2_attention.steps import attention_outputs
 from relearn.studies.l2_attention.steps import check_theorems as l2_attention
 from relearn.studies.l2_attention.steps import layer_under_test as attention_under_test
@@ -241,3 +243,14 @@ def test_wrong_arguments_are_refused(tmp_path, protocol, changed, match):
 def test_a_histogram_has_bins(tmp_path):
     with pytest.raises(ValueError, match="bins: 0"):
         outputs_of(tmp_path / "refused", bins=0)
+
+
+def test_truth_is_a_number_and_what_does_not_exist_is_empty(tmp_path) -> None:
+    rows = [{"b": True, "a": 0.1}, {"a": None, "b": False, "more": 3}, (math.inf, "x"), (math.nan, 2)]
+    write_rows(tmp_path / "t.csv", ("a", "b"), rows)
+    assert (tmp_path / "t.csv").read_bytes() == b"a,b\n0.1,1\n,0\n,x\n,2\n"
+
+
+def test_a_row_without_a_column_is_refused(tmp_path) -> None:
+    with pytest.raises(KeyError, match="b"):
+        write_rows(tmp_path / "t.csv", ("a", "b"), [{"a": 1}])

@@ -39,8 +39,9 @@ def with_evidence(
         if one := wanted.get((claim.section, claim.id)):
             lines += undecided_formats.lines(one)
             data["undecided"] = undecided_formats.to_dict(one)
-        if design := designs.get(claim.section, {}).get(claim.id):
-            lines += design_formats.lines(design, claim, values, str(values["scale"]))
+        design = designs.get(claim.section, {}).get(claim.id)
+        if design and design.scale == values["scale"]:
+            lines += design_formats.lines(design, claim, values)
             data["design"] = design_formats.to_dict(design, claim, values)
         if changed := outdated.lines(ancestry.with_ancestors(claim.runs), settings):
             data["outdated"] = changed

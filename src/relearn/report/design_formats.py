@@ -58,10 +58,8 @@ def value_at(values: Mapping[str, Any], key: str) -> Any:
     return value
 
 
-def lines(design: Design, claim: Claim, values: Mapping[str, Any], scale: str) -> list[str]:
-    """The design as text lines; none if the design is for another scale."""
-    if scale != design.scale:
-        return []
+def lines(design: Design, claim: Claim, values: Mapping[str, Any]) -> list[str]:
+    """The design as text lines."""
     found = [
         f"design: {design.compares} {design.n} {design.unit}, {design.cost_cpu_h:g} CPU h ({design.cost_from})",
         f"free settings: {design.chosen}",

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from relearn.report import claim_cost
+from relearn.report import claim_cost, claims_formats
 from relearn.report.artefacts import Where
 from relearn.report.quantities import Evidence, Key, Trial
 from relearn.report.runs import Run
@@ -79,7 +79,7 @@ class Row:
         return [
             *(self.study, self.board, self.scale, self.cell, rank, self.method),
             *(f"{one.estimate * factor:.3g}", low, high, unit, self.over, self.missing, f"{self.cpu_h:.3g}"),
-            *(self.protocol, " ".join(self.runs)),
+            *(self.protocol, " ".join(claims_formats.folded(self.runs))),
         ]
 
 

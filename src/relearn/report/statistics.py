@@ -114,9 +114,8 @@ def effective_trials(
         return p, 0.0
     variance = float(((sums[:, 0] - counts * p) ** 2).sum()) / n**2 * groups / max(groups - 1, 1)
     trials = float(n * units)
-    independent = groups == len(values) and bool(
-        np.isin(values, (0, 1)).all()
-    )  # one binary outcome per cluster
+    # one binary outcome per cluster; of several that all agree within each cluster, the clusters decide
+    independent = groups == len(values) and units == 1 and bool(np.isin(values, (0, 1)).all())
     if not 0 < p < 1:
         trials = float(groups * units)
     elif variance > 1e-18 and not independent:

@@ -25,7 +25,8 @@ from relearn.runs import parquet_file, record_rows, tidy_csv
 from relearn.runs.record_file import LEFT_BEHIND, NAME, Record, RecordError, checksum
 
 RUNS, TRIALS, ROWS, FILES = "runs.parquet", "trials.parquet", "rows.parquet", "files.parquet"
-ANSWERS = "answers.csv"  # the prediction for every sample: an input of other steps, not shown in any table or figure
+NOT_SHOWN = ("answers.csv", "scales.csv", "loss_curves.csv")
+"""Files that no table, figure or claim reads: the answer to every sample, GradInit's factor of every layer, the loss at every step of PGD."""
 
 
 def is_store(folder: Path | str) -> bool:
@@ -34,7 +35,7 @@ def is_store(folder: Path | str) -> bool:
 
 def is_stored(name: str) -> bool:
     """Whether a store keeps an artefact of this name: numbers and galleries, but no weights, data or per-sample answers."""
-    return (name.endswith((".csv", ".json")) and name != ANSWERS) or name == "gallery.safetensors"
+    return (name.endswith((".csv", ".json")) and name not in NOT_SHOWN) or name == "gallery.safetensors"
 
 
 class Store:

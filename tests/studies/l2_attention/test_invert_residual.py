@@ -1,6 +1,7 @@
 """invert from settings to record: L2 is inverted, dot product is not; trained weights; what does not fit together."""
 
 import csv
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import torch
 
 from relearn.models import character_lm
 from relearn.models.character_lm import create
+from relearn.report.runs import load
 from relearn.runs.settings import read
 from relearn.studies.l2_attention.steps import invert_residual as invert
 from relearn.studies.l2_attention.steps import layer_under_test as attention_under_test
 
+from ...measured import ROOT
 from ...steps.recorded import made_by
 
 SETTINGS = {
@@ -164,3 +167,30 @@ def test_a_network_of_another_size_is_refused(tmp_path, network):
     )
     with pytest.raises(ValueError, match="a model without attention"):
         step(tmp_path / "lstm", files=(lstm,), attention="dp", weights="trained")
+
+
+KINDS = ("dp", "l2_tied", "contractive")
+
+
+def test_the_page_has_the_errors_of_the_records() -> None:
+    runs = [run for run in load(ROOT / "results/published/mini", "mini")[0] if run.study == "l2_attention"]
+    rows = {
+        kind: run.rows("ranges.csv")
+        for run in runs
+        for kind in KINDS
+        if {"suite": "fig3", "attention": kind}.items() <= dict(run.labels).items()
+    }
+    lines = re.findall(
+        r"^\| \[-(\d+), \1\] \| (.+?) \| (\S+) or less \| (\S+) or less \|$",
+        (ROOT / "docs/lipschitz.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    assert [int(reach) for reach, *_ in lines] == [1, 3, 10, 100]
+    for reach, dp, tied, largest in lines:
+        found = {
+            kind: [float(f"{row['error_max']:.1g}") for row in rows[kind] if row["spread"] == float(reach)]
+            for kind in KINDS
+        }
+        assert found["dp"] == [float(one) for one in dp.split(", ")]
+        assert max(found["l2_tied"]) == float(tied)
+        assert max(found["contractive"]) == float(largest)

@@ -20,6 +20,7 @@ from relearn.report.quantities import Evidence
 Line = Mapping[str, str]
 PLACED = ("plot_left", "plot_top", "plot_says")
 """Columns of a figure's CSV file that :mod:`relearn.report.figures.picture` explains."""
+COLOURS = 40  # of the palette of a drawing
 PHOTOGRAPH = 2**14
 """Colours of a picture from which on it is a photograph: lines with smooth edges have a few thousand."""
 
@@ -104,7 +105,9 @@ def save(figure: Any, stem: Path) -> list[Path]:
         )
     image = Image.open(drawn).convert("RGB")
     if image.getcolors(PHOTOGRAPH) is not None:
-        image = image.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+        # two palettes: the first joins neighbouring shades, the second keeps the most different ones
+        image = image.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).convert("RGB")
+        image = image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     image.save(png, optimize=True)
     return [png, pdf]
 
