@@ -193,6 +193,21 @@ def test_networks_that_are_smaller_than_their_names_say_so(tmp_path: Path) -> No
     assert foot.sizes(behind(known, "Whole"), known) == foot.sizes([], known) == ""
 
 
+def test_networks_of_another_suite_do_not_count(tmp_path: Path) -> None:
+    for suite, width in (("first_steps", 1.0), ("grid", 0.25)):
+        labels = {"network": "VGG-19", "suite": suite}
+        own = {"network": {"name": "VGG-19", "width": width}}
+        pretend.write_run(tmp_path, "initialise", labels, {}, study="lipsformer", settings=own)
+        pretend.write_run(tmp_path, "train_vision", labels, {}, study="lipsformer")
+    known = evidence_of(tmp_path)
+    found = {
+        run.labels["suite"]: foot.sizes([{"runs": run.folder}], known)
+        for run in known.runs
+        if run.step == "train_vision"
+    }
+    assert found == {"first_steps": "", "grid": "networks at 0.25 of the width of the named networks"}
+
+
 def test_vision_transformers_tell_their_channels(tmp_path: Path) -> None:
     made(tmp_path, "Swin-T", embed_dim=8, depth=24)
     known = evidence_of(tmp_path)

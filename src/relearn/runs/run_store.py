@@ -26,7 +26,7 @@ from relearn.runs.record_file import LEFT_BEHIND, NAME, Record, RecordError, che
 
 RUNS, TRIALS, ROWS, FILES = "runs.parquet", "trials.parquet", "rows.parquet", "files.parquet"
 NOT_SHOWN = ("answers.csv", "scales.csv", "loss_curves.csv")
-"""Files that no table, figure or claim reads: the answer to every sample, GradInit's factor of every layer, the loss at every step of PGD."""
+"""Files that no table, figure or claim reads: answers to single samples, GradInit's factor of every layer, losses at the steps of PGD."""
 
 
 def is_store(folder: Path | str) -> bool:

@@ -15,6 +15,7 @@ from relearn.report.runs import Run
 LETTERS = 15.0  # characters of the smallest font size per inch
 COUNTED = {"seeds": ("seed", "seeds"), "trials": ("trial each", "trials each"), "runs_count": ("run", "runs")}
 NAMING = ("network", "victim", "architecture", "variant")  # labels that name a network
+SUITE = "suite"
 SHARES = ("width", "depth")  # settings given as a fraction of the published network's
 CHANNELS = "embed_dim"  # a setting of vision Transformers; full-size networks do not set it
 
@@ -111,8 +112,13 @@ def _statement(artefact: Artefact, line: Mapping[str, Any]) -> str:
 def sizes(points: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
     """``networks at 0.125 of the width of the named networks``; "" if they have full size or if no run gives their size."""
     folders = {folder for point in points for folder in str(point.get("runs") or "").split()}
-    named = {name for run in evidence.runs if run.folder in folders for name in _names(run)}
-    made = [_network_settings(run) for run in evidence.runs if _names(run) & named]
+    drawn = [run for run in evidence.runs if run.folder in folders]
+    named = {(name, run.labels.get(SUITE, "")) for run in drawn for name in _names(run)}
+    made = [
+        _network_settings(run)
+        for run in evidence.runs
+        if any((name, suite) in named for name in _names(run) for suite in _suites(run, drawn))
+    ]
     shares = []
     for share in SHARES:
         values = _values(made, share)
@@ -136,6 +142,12 @@ def _range(values: list[float]) -> str:
 
 def _names(run: Run) -> set[str]:
     return {run.labels[label] for label in NAMING if label in run.labels}
+
+
+def _suites(run: Run, drawn: Sequence[Run]) -> set[str]:
+    """Suites that a network of this run may stand for: its own, or all if it has none; networks of one name can differ in size by suite."""
+    own = run.labels.get(SUITE)
+    return {own, ""} if own else {"", *(one.labels.get(SUITE, "") for one in drawn)}
 
 
 def _network_settings(run: Run) -> Mapping[str, Any]:
