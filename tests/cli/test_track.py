@@ -73,7 +73,7 @@ def test_a_stop_file_that_is_there_before_makes_it_one_import(monkeypatch: pytes
     monkeypatch.setattr(tracking, "follow", note)
     words = ("--follow", "--stop-file", "stop", "--uri", "sqlite:///x.db")
     assert track.main(parsed(*words)) == 0
-    assert asked == [([Path("results/mini")], "sqlite:///x.db", True, "UsedBy", 2.0)]
+    assert asked == [([Path("results/mini")], "sqlite:///x.db", True, "UsedBy", 5.0)]
 
 
 def test_every_study_says_what_it_is_about_and_how_its_runs_are_found() -> None:
