@@ -7,6 +7,7 @@ from importlib import import_module
 from inspect import getsource
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -164,6 +165,16 @@ def test_a_panel_without_runs_keeps_the_ticks_that_others_share() -> None:
     panels.empty(second)
     assert len(first.get_yticks()) > 2 and len(second.get_xticks()) == 0
     assert [text.get_text() for text in second.texts] == ["not run"]
+
+
+def test_a_palette_keeps_the_hue_of_light_bands() -> None:
+    bands = np.full((60, 60, 3), 255, dtype=np.uint8)
+    for place in range(60):  # sixty light colours
+        bands[:, place] = (200 + place % 4 * 16, 196 + place // 4 % 4 * 16, 192 + place // 16 * 16)
+    found = figures.palette(Image.fromarray(bands))
+    assert np.abs(np.asarray(found.convert("RGB")).astype(int) - bands).max() <= figures.NEAR
+    few = figures.palette(Image.fromarray(bands[:, :2].repeat(30, 1)))
+    assert len(few.getcolors()) <= 16 < len(found.getcolors())
 
 
 def made(root: Path, network: str, **settings: float) -> None:

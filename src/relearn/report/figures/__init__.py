@@ -11,16 +11,22 @@ import importlib
 import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relearn.report.artefacts import Artefact
 from relearn.report.figures import foot
 from relearn.report.quantities import Evidence
 
+if TYPE_CHECKING:
+    from PIL.Image import Image as Drawing
+
 Line = Mapping[str, str]
 PLACED = ("plot_left", "plot_top", "plot_says")
 """Columns of a figure's CSV file that :mod:`relearn.report.figures.picture` explains."""
-COLOURS = 40  # of the palette of a drawing
+COLOURS = (16, 24, 32, 48, 64, 96, 128, 256)
+"""Sizes of a drawing's palette, tried in turn."""
+NEAR, FREQUENT = 14, 0.0005
+"""The largest change of a channel, as with 256 colours, for every colour that covers at least this share of the drawing."""
 PHOTOGRAPH = 2**14
 """Colours of a picture from which on it is a photograph: lines with smooth edges have a few thousand."""
 
@@ -105,11 +111,25 @@ def save(figure: Any, stem: Path) -> list[Path]:
         )
     image = Image.open(drawn).convert("RGB")
     if image.getcolors(PHOTOGRAPH) is not None:
-        # two palettes: the first joins neighbouring shades, the second keeps the most different ones
-        image = image.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).convert("RGB")
-        image = image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        image = palette(image)
     image.save(png, optimize=True)
     return [png, pdf]
+
+
+def palette(image: Drawing) -> Drawing:
+    """The drawing with the fewest of COLOURS that change no frequent colour by more than NEAR: a light band keeps its hue."""
+    import numpy as np
+    from PIL import Image
+
+    drawn = np.asarray(image).astype(int)
+    _, where, counts = np.unique(drawn.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
+    frequent = (counts >= FREQUENT * counts.sum())[where.ravel()]
+    for colours in COLOURS:
+        found = image.quantize(colours, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+        change = np.abs(np.asarray(found.convert("RGB")).astype(int) - drawn).reshape(-1, 3).max(1)
+        if change[frequent].max(initial=0) <= NEAR:
+            break
+    return found
 
 
 def write_points(points: Sequence[dict[str, Any]], fields: Sequence[str], path: Path) -> Path:
