@@ -173,8 +173,8 @@ def test_a_palette_keeps_the_hue_of_light_bands() -> None:
         bands[:, place] = (200 + place % 4 * 16, 196 + place // 4 % 4 * 16, 192 + place // 16 * 16)
     found = figures.palette(Image.fromarray(bands))
     assert np.abs(np.asarray(found.convert("RGB")).astype(int) - bands).max() <= figures.NEAR
-    few = figures.palette(Image.fromarray(bands[:, :2].repeat(30, 1)))
-    assert len(few.getcolors()) <= 16 < len(found.getcolors())
+    sixteen = Image.fromarray(bands).quantize(16, Image.Quantize.FASTOCTREE).convert("RGB")
+    assert np.abs(np.asarray(sixteen).astype(int) - bands).max() > figures.NEAR  # fewer colours would not do
 
 
 def made(root: Path, network: str, **settings: float) -> None:
