@@ -299,6 +299,11 @@ def test_wrong_arguments_are_refused() -> None:
         (lambda: constrain_norm(conv, blocks=2, size=4), "blocks: found 2 for a weight of 4 axes"),
         (lambda: constrain_norm(conv), "size: found none"),
         (
+            lambda: constrain_norm(conv, size=0),
+            "size: found 0, allowed: 1 or more, for all or each of 2 axes",
+        ),
+        (lambda: constrain_norm(conv, size=(4, 4, 4)), r"size: found \(4, 4, 4\)"),
+        (
             lambda: constrain_norm(nn.Linear(2, 2, bias=False), name="bias"),
             "name: found 'bias', which is None",
         ),

@@ -86,3 +86,8 @@ def test_what_has_no_singular_values_here_is_refused(size):
     for bad in (torch.nan, torch.inf):
         with pytest.raises(ValueError, match="matrix holds NaN or infinity"):
             largest_singular_value(torch.eye(size).fill_diagonal_(bad))
+        for row, column in ((0, 0), (size, 1)):
+            one = torch.ones(size + 1, size)
+            one[row, column] = bad
+            with pytest.raises(ValueError, match="matrix holds NaN or infinity"):
+                largest_singular_value(one)

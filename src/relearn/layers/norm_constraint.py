@@ -301,7 +301,7 @@ def constrain_norm(
         The layer.
 
     Raises:
-        ValueError: arguments that :class:`NormConstraint` rejects; no size for a convolution that needs one; blocks for another
+        ValueError: arguments that :class:`NormConstraint` rejects; no possible size for a convolution that needs one; blocks for another
             weight than a matrix; a weight of more than two axes in another layer (transposed convolutions, bilinear maps).
     """
     weight = getattr(layer, name)
@@ -330,6 +330,8 @@ def map_of(
                 "size: found none, allowed: the size of the images, for the windows of this convolution meet"
             )
         sizes = (size,) * axes if isinstance(size, int) else tuple(size)
+        if len(sizes) != axes or min(sizes) < 1:
+            raise ValueError(f"size: found {size}, allowed: 1 or more, for all or each of {axes} axes")
         padding = layer.padding if isinstance(layer.padding, str) else tuple(layer.padding)
         return Kernel(
             sizes, tuple(layer.stride), padding, tuple(layer.dilation), layer.groups, layer.padding_mode

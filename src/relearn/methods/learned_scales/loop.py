@@ -53,7 +53,7 @@ def learn(
     checkpoint_every: int = 0,
     resumed: Callable[[Sequence[Row]], None] | None = None,
 ) -> Initialised:
-    """Update the factors ``iterations`` times, with one batch each, then rescale the network.
+    """Update the factors ``iterations`` times, with one batch each, then rescale the network; also under ``torch.no_grad()``.
 
     Args:
         derivative: (factors (M,), batch) → (kind for the mover, derivative (M,), row of the history).
@@ -74,7 +74,7 @@ def learn(
         done, result.history = int(state["step"]), list(state["history"])
         if resumed:
             resumed(result.history)
-    with preserve_state(weights.model, seed), double_backward():
+    with preserve_state(weights.model, seed), double_backward(), torch.enable_grad():
         for step, batch in zip(range(1, iterations + 1), repeated(batches, iterations)):
             if step <= done:
                 continue
