@@ -160,6 +160,8 @@ class Story:
         if job is None or job.local:
             return
         self.done += 1
+        if job.name in self.failed:  # a retry
+            self.failed.remove(job.name)
         now = self.clock()
         seconds = self.ahead.finish(number, now)
         if self.jobs_shown:
@@ -173,7 +175,8 @@ class Story:
         name = job.name if job else step
         after = self.ahead.fail(said["jobid"], self.clock())
         logs = [re.sub(r" \(.*\)$", "", str(one)) for one in said["log"]]
-        self.failed.append(name)
+        if name not in self.failed:
+            self.failed.append(name)
         self.screen.line(f"FAILED: {name}, after {after:.1f} s")
         self.screen.line(f"  error: {words.error_of(logs)}")
         if logs:

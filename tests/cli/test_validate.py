@@ -33,7 +33,7 @@ def test_another_scale_announces_what_it_hides(folder: Path, capsys: pytest.Capt
     first, second, *rest = capsys.readouterr().out.splitlines()
     assert first.startswith("ok: params.yaml at scale small: ")
     hidden = params.hidden_by_overlay("params.yaml", "small")
-    assert second == f"params/small.yaml hides {len(hidden)} values of params.yaml:"
+    assert second == f"params/small.yaml overrides {len(hidden)} values of params.yaml:"
     named, section = [], ""
     for line in rest:  # a section begins two columns in, and goes on four columns in
         if not line.startswith("    "):

@@ -321,7 +321,7 @@ def test_a_value_that_the_overlay_hides_is_announced_and_no_other(folder: Path) 
         "poisoning.seeds",
     ]
     line = params.hidden_line(path, "small")
-    assert line.startswith(f"{folder / 'params/small.yaml'} hides 3 values of {path}: ")
+    assert line.startswith(f"{folder / 'params/small.yaml'} overrides 3 values of {path}: ")
     assert line.endswith("poisoning.craft.targets, poisoning.craft.poisons, poisoning.seeds")
     assert params.hidden_by_overlay(path, "mini") == []
     short = params.hidden_line(path, "small", most=1)

@@ -155,6 +155,24 @@ def test_a_failure_names_the_job_its_error_its_log_and_the_command_that_goes_on(
     ]
 
 
+def test_a_failed_job_counts_once_and_not_at_all_after_a_retry_that_worked(
+    engine: Callable[..., Engine], tmp_path: Path
+) -> None:
+    run = engine()
+    run.plan(poisoning_train=2)
+    for number, seed in ((1, "0"), (2, "1"), (1, "0")):
+        run.begin(number, seed=seed)
+        run.fail(number, str(tmp_path / "missing.log"))
+    run.begin(1, seed="0")
+    run.finish(1, 5.0)
+    run.log("Complete log(s): x")
+    assert run.lines[-3:] == ["1 failed: poisoning/train seed 1", "1 of 2 jobs done", "full log: x"]
+    run.begin(2, seed="1")
+    run.finish(2, 7.0)
+    run.log("Complete log(s): x")
+    assert run.lines[-2:] == ["2 of 2 jobs done in 10 s", "full log: x"]
+
+
 def test_a_job_that_was_killed_has_no_last_word(engine: Callable[..., Engine], tmp_path: Path) -> None:
     run = engine()
     run.plan(poisoning_train=1)

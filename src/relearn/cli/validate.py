@@ -42,7 +42,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _hidden(path: Path, scale: str) -> list[str]:
-    """The values that the overlay hides, a paragraph for each section."""
+    """The values that the overlay overrides, a paragraph for each section."""
     keys = [key.split(".", 1) for key in params.hidden_by_overlay(path, scale)]
     if not keys:
         return []
@@ -51,7 +51,7 @@ def _hidden(path: Path, scale: str) -> list[str]:
         sections.setdefault(section, []).append(rest[0] if rest else section)
     overlay = params.overlay_file(path, scale)
     return [
-        f"{overlay} hides {len(keys)} values of {path}:",
+        f"{overlay} overrides {len(keys)} values of {path}:",
         *(
             textwrap.fill(
                 f"{section}: {', '.join(names)}",

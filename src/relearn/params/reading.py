@@ -94,7 +94,7 @@ def hidden_line(path: str | Path = "params.yaml", scale: str | None = None, most
     chosen = scale or read(path).values["scale"]
     named = keys if most is None or len(keys) <= most else keys[:most]
     rest = f" and others (`relearn validate --scale {chosen}` names all)" if len(named) < len(keys) else ""
-    return f"{overlay_file(path, chosen)} hides {len(keys)} values of {path}: {', '.join(named)}{rest}"
+    return f"{overlay_file(path, chosen)} overrides {len(keys)} values of {path}: {', '.join(named)}{rest}"
 
 
 def leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
