@@ -1,8 +1,9 @@
-"""Weights and poisons travel as checksummed files: released, fetched over HTTP, checked, handed to `relearn adopt`."""
+"""Weights and poisons travel as checksummed files: released, fetched over HTTP, checked, adopted. The page of the model zoo."""
 
 import functools
 import http.server
 import json
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 
 from relearn import cli
-from relearn.cli import adopt
+from relearn.cli import adopt, zoo
+from relearn.models.timm_names import NAMES
 from relearn.runs import provenance, record
 from relearn.runs.node import parts
 
@@ -285,3 +287,40 @@ def test_a_file_is_no_place_for_a_release(
     words = ("release-models", "--scale", "mini", "--from", str(results), "--out", str(tmp_path / "file"))
     assert cli.main([*words]) == 2
     assert "found a file, allowed: an empty or new folder" in capsys.readouterr().err
+
+
+# the page of the model zoo ------------------------------------------------------------------------------------------
+
+
+PAGE = (Path(__file__).parents[2] / "docs/model-zoo.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return zoo.page()
+
+
+def test_the_page_is_what_the_code_gives(page: str) -> None:
+    assert page == PAGE, "python -m relearn.cli.zoo > docs/model-zoo.md"
+
+
+def test_every_network_has_one_row(page: str) -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", page, re.M)
+    assert sorted(rows) == sorted(NAMES)
+
+
+def test_numbers_by_hand(page: str) -> None:
+    lines = {name: line for line in page.splitlines() for name in re.findall(r"^\| `(\w+)` \|", line)}
+    assert "| LipsFormer-Swin-T | 30,908,578 | 31 | 4.98 | 5.0 |" in lines["lipsformer_swin_tiny"]
+    # 12 blocks of 384: 12·384² + 13·384 each, patches, positions, token, norm, head
+    blocks = 12 * (12 * 384**2 + 13 * 384)
+    rest = (16 * 16 * 3 + 1) * 384 + 197 * 384 + 384 + 2 * 384 + 385 * 1000
+    small = f"{blocks + rest:,}"
+    assert lines["residual_deit_small"].count(small) == 2, "ours and timm's"
+
+
+def test_every_example_of_the_page_runs() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    assert len(blocks) == 3
+    for block in blocks:
+        exec(compile(block, "model-zoo.md", "exec"), {})

@@ -1,12 +1,19 @@
-"""The evidence of a study is one table, runs × metrics, the same as the Parquet file of published runs."""
+"""The evidence of a study as one table, as published; levels over seeds, which never have an interval without a width."""
 
+import ast
+import inspect
 from pathlib import Path
 
 import pandas
+import pytest
 
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run
+from relearn.report.seeds import Sample, difference, level
+from relearn.report.statistics import Interval, clopper_pearson, student_mean
+from relearn.report.verdicts import Above, Below, Within, verdict
 from relearn.runs import run_store
+from relearn.studies.study import all_studies
 
 
 def run(seed: int, outcome: str = "ok", **metrics: float | None) -> Run:
@@ -39,3 +46,64 @@ def test_a_metric_is_a_column_of_it(tmp_path: Path) -> None:
     assert [(one.seed, one.value) for one in evidence.trials("train.loss_nats")] == [(0, 1.0)]
     assert evidence.trials("train.bleu") == []
     assert [one.value for one in Evidence([RUNS[0], RUNS[0]]).trials("train.acc_frac")] == [0.5, 0.5]
+
+
+# levels over seeds --------------------------------------------------------------------------------------------------
+
+
+def of(*values: float) -> Sample:
+    return Sample(
+        "net", dict(enumerate(values)), tuple(f"runs/net/seed{seed}" for seed in range(len(values)))
+    )
+
+
+def test_three_trainings_of_three_are_a_direction_and_none_of_three_no_certainty():
+    every = level("fails", of(1.0, 1.0, 1.0), Above(0.95, strict=False))
+    assert every.verdict == "direction" and every.interval.low == pytest.approx(0.2924, abs=1e-4)
+    none = level("fails", of(0.0, 0.0, 0.0), Above(0.95, strict=False))
+    assert none.verdict == "contradicted" and none.interval.high == pytest.approx(0.7076, abs=1e-4)
+    mixed = level("fails", of(1.0, 0.0, 1.0), Above(0.95, strict=False)).interval
+    assert (mixed.low, mixed.high) == (clopper_pearson(2, 3).low, clopper_pearson(2, 3).high)
+
+
+def test_a_share_counted_from_layers_has_their_number_and_an_accuracy_has_students_t():
+    layers = level("layers", of(1.0, 1.0), Above(0.95, strict=False), units=40)
+    assert layers.verdict == "reproduced" and layers.interval.low == pytest.approx(0.025 ** (1 / 80))
+    accuracies = [0.7, 0.72, 0.71]
+    found = level("accuracy", of(*accuracies), Above(0.6)).interval
+    assert found == student_mean(accuracies)
+
+
+def test_two_arms_with_the_same_numbers_are_identical():
+    part = difference("ours - theirs", of(0.7, 0.8, 0.6), of(0.7, 0.8, 0.6), Above(0.0, strict=False))
+    assert part.verdict == "identical"
+    assert difference("", of(0.7, 0.8, 0.9), of(0.6, 0.7, 0.8), Above(0.0)).verdict == "reproduced"
+    # two seeds that agree by chance, as accuracies on few samples do, do not show that seeds agree
+    assert difference("", of(0.7, 0.8), of(0.6, 0.7), Above(0.0)).verdict == "direction"
+
+
+# A claim of "no harm" has a one-sided predicate: an improvement never contradicts it.
+
+#: functions that state a range, as the source does: an equality, or a range with two ends
+TWO_SIDED = {"attack_is_invisible", "_best_k", "derived_sets", "_size"}
+
+
+def test_only_claims_of_a_range_are_two_sided() -> None:
+    found = set()
+    for study in all_studies():
+        for path in Path(inspect.getfile(study.part("claims"))).parent.glob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.FunctionDef):
+                    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+                    found |= {node.name for one in calls if isinstance(one, ast.Name) and one.id == "Within"}
+    assert found == TWO_SIDED
+
+
+@pytest.mark.parametrize("gain", [0.002, 0.0254, 0.5])
+def test_a_gain_reproduces_what_a_range_would_contradict(gain: float) -> None:
+    surely = Interval(gain, gain - 0.001, gain + 0.001)
+    assert verdict(Above(-0.01, strict=False), surely) == "reproduced"
+    loss = Interval(-gain, -gain - 0.001, -gain + 0.001)
+    assert verdict(Below(0.02), loss) == "reproduced"
+    if gain > 0.02:
+        assert verdict(Within(-0.01, 0.01), surely) == "contradicted"
