@@ -29,9 +29,6 @@ class Keep:
     def __init__(self, rows=()):
         self.rows = rows
 
-    def get_params(self, deep=True):
-        return {"rows": self.rows}
-
     def fit_predict(self, X, y):
         kept = np.ones(len(y), dtype=np.int64)
         kept[[row for row in self.rows if row < len(y)]] = -1
