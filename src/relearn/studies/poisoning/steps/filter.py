@@ -104,6 +104,12 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
             for sets in (features[:targets], twins)
             for t, x in enumerate(sets)
         ]
+        for one in map(np.asarray, answers):
+            if one.shape != labels.shape or not np.isin(one, (1, -1)).all():
+                raise ValueError(
+                    f"{settings.defence}: found shape {one.shape}, values {np.unique(one)[:4].tolist()}, allowed: 1 or -1"
+                    f" for each of {len(labels)} points"
+                )
         keep = np.stack(answers)[None] == 1
 
     is_poison = np.zeros(len(labels), dtype=bool)
