@@ -205,7 +205,10 @@ def test_what_breaks_the_rules_is_refused_in_one_line(
         ("evaluate-poisons", "x.npz", "--setup", "mnist"): "--setup: found mnist, allowed: digits-mini-v1",
         ("evaluate-filter", "filters_of_mine:Undecided"): "found two answers to the same points",
         ("evaluate-filter", "filters_of_mine:Soft"): "found shape (60,), values [0.5], allowed: 1 or -1",
-        ("evaluate-filter", "filters_of_mine:Short"): "own: found shape (199,), values [1.0], allowed: 1 or -1",
+        (
+            "evaluate-filter",
+            "filters_of_mine:Short",
+        ): "own: found shape (199,), values [1.0], allowed: 1 or -1",
         ("evaluate-filter", "filters_of_mine:Arrays"): "'Tensor' object has no attribute 'astype'",
         ("evaluate-filter", "filters_of_mine:Nothing"): "AttributeError",
         ("evaluate-filter", "filters_of_mine:Keep", "--attacks", "fgsm"): "--attacks: found fgsm, allowed: ",
