@@ -284,6 +284,8 @@ def test_a_section_takes_the_keys_of_plugins_and_keeps_only_those_given() -> Non
     ((key, text, _),) = check({"a": 1, "mine": ["z"]}, wide)[1]
     assert key == ("mine", 0) and "'z'" in text and "x, y" in text
     assert check({"a": 1, "other": []}, wide)[1] and check({"a": 1, "mine": []}, Inner)[1]
+    ((_, text, _),) = check({"a": 1, "mine": 5}, also(["mine"], dict[str, Any])(Inner))[1]
+    assert text == "found 5, allowed: a mapping"
 
 
 def test_a_method_of_another_package_without_arguments_is_refused() -> None:
