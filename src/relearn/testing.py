@@ -56,6 +56,7 @@ class DefenceContract:
 
         defence = self.make()
         X, y = labelled_points()
+        torch.rand(1), np.random.rand()  # no state that a fixed seed would restore
         before, parameters, state = (X.copy(), y.copy()), defence.get_params(), str(np.random.get_state())
         torch_state = torch.get_rng_state()
         first = defence.fit_predict(X, y)
@@ -148,7 +149,7 @@ class DefenceContract:
             self.make().fit_predict(X, y), self.make().fit_predict(X.copy(), y.copy())
         )
 
-    @pytest.mark.gpu
+    @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
     def test_a_gpu_gives_the_same(self) -> None:
         X, y = labelled_points()
         kept = self.make().fit_predict(torch.from_numpy(X).cuda(), torch.from_numpy(y).cuda())
@@ -174,6 +175,8 @@ class AttackContract:
 
     eps = 0.1
     iterations = 3
+    moves_bases = False
+    """Whether its balls have other centres than the bases it is given."""
 
     def craft(self, substitutes: list[nn.Module], bases: Tensor, targets: Tensor, **options: Any) -> Any:
         """Call the attack, with its own arguments added; ``options`` are eps, iterations, seed, log, checkpoint and so on."""
@@ -183,7 +186,9 @@ class AttackContract:
         draw = torch.Generator().manual_seed(1)
         bases, targets = torch.rand(2, 3, 8, 8, generator=draw), torch.rand(2, 3, 8, 8, generator=draw)
         chosen = {"eps": self.eps, "iterations": self.iterations, "seed": 0, "precision": "fp32", **options}
-        return self.craft(substitutes or [small_network(0), small_network(1)], bases, targets, **chosen)
+        made = self.craft(substitutes or [small_network(0), small_network(1)], bases, targets, **chosen)
+        assert self.moves_bases or torch.equal(made.bases, bases.expand_as(made.bases)), "other bases"
+        return made
 
     def test_poisons_stay_in_their_ball_and_in_the_pixels_range(self) -> None:
         made = self._craft()
@@ -238,6 +243,10 @@ class ModelContract:
         raise NotImplementedError
 
     def test_logits_are_the_head_of_the_features(self) -> None:
+        assert self.make(classes=5, width=0.25, in_channels=1).eval()(torch.rand(2, 1, 16, 16)).shape == (
+            2,
+            5,
+        )
         net, images = self.make(classes=5, width=0.25).eval(), torch.rand(2, 3, 16, 16)
         features = net.features(images)
         assert features.shape == (2, net.feature_dim)
@@ -262,6 +271,8 @@ class ModelContract:
         net, images = self.make(classes=5, width=0.25, dropout=0.5), torch.rand(4, 3, 16, 16)
         net.eval()
         assert torch.equal(net(images), net(images))
+        rates = [one.p for one in net.modules() if isinstance(one, nn.Dropout)]  # what `set_dropout` switches
+        assert 0.5 in rates, "no dropout"
 
 
 class AttentionContract:
@@ -279,7 +290,7 @@ class AttentionContract:
     def _layer(self) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            return self.make(self.dim, self.heads, max_length=self.length).double().eval()
+            return self.make(self.dim, self.heads, max_length=self.length, dropout=0.5).double().eval()
 
     def _tokens(self, batch: int, length: int, seed: int = 1) -> Tensor:
         draw = torch.Generator().manual_seed(seed)
@@ -290,9 +301,11 @@ class AttentionContract:
 
     @pytest.mark.parametrize("length", [1, 2, 7, 16, 24])
     def test_any_length_has_the_shape_of_its_input(self, length: int) -> None:
-        x = self._tokens(3, length)
+        x = self._tokens(3, length).requires_grad_()
         y = self._layer()(x)
         assert y.shape == x.shape and y.dtype == torch.float64 and y.isfinite().all()
+        assert torch.autograd.grad((y * self._tokens(3, length, 2)).sum(), x)[0].any(), "no gradient"
+        assert self._layer().float()(x.detach().float()).dtype == torch.float32
 
     @pytest.mark.parametrize("length", [1, 5, 8, 13, 23])
     def test_padding_at_the_end_changes_nothing(self, length: int) -> None:
@@ -351,6 +364,7 @@ class InitialisationContract:
             assert all(torch.equal(a, b) for a, b in zip(model.buffers(), before.buffers()))
             now, old = list(model.parameters()), list(before.parameters())
             assert all(a.shape == b.shape and a.grad is None and a.isfinite().all() for a, b in zip(now, old))
+            assert all(a.dtype == b.dtype and a.requires_grad == b.requires_grad for a, b in zip(now, old))
             assert any(not torch.equal(a, b) for a, b in zip(now, old)), "no parameter changed"
             results.append((done, now))
         (one, weights), (other, others) = results

@@ -13,6 +13,7 @@ import pytest
 import torch
 import yaml
 
+from relearn.methods.crafting import Crafted
 from relearn.params.messages import check
 from relearn.params.types import Count, OneOf, Section, Unique0, also
 from relearn.runs import plugins
@@ -75,9 +76,52 @@ class LeavesTheBall(TestBlendedTarget):
         return made
 
 
-def test_an_attack_that_leaves_its_ball_fails_the_contract() -> None:
-    with pytest.raises(AssertionError):
-        LeavesTheBall().test_poisons_stay_in_their_ball_and_in_the_pixels_range()
+class MovesItsBases(LeavesTheBall):
+    def craft(self, *networks_and_images: Any, **options: Any) -> Any:
+        made = super().craft(*networks_and_images, **options)
+        return Crafted(made.poisons, (made.bases + 0.3).clamp(0, 1), made.final_loss)
+
+
+class Freezes(TestHalved):
+    __test__ = False
+
+    def initialise(self, model: Any, loss: Any, batches: Any, *, seed: int) -> Any:
+        model.requires_grad_(False)
+        return super().initialise(model, loss, batches, seed=seed)
+
+
+class DropsAlways(TestMeanMixing):
+    __test__ = False
+
+    def make(self, dim: int, heads: int, **arguments: Any) -> Any:
+        layer = super().make(dim, heads, **arguments)
+        layer.register_forward_hook(lambda *called: torch.dropout(called[2], arguments["dropout"], True))
+        return layer
+
+
+class Coloured(TestOneStage):
+    __test__ = False
+
+    def make(self, **arguments: Any) -> Any:
+        return super().make(**arguments | {"in_channels": 3})
+
+
+BALL = "test_poisons_stay_in_their_ball_and_in_the_pixels_range"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "test"),
+    [
+        (LeavesTheBall, BALL),
+        (MovesItsBases, BALL),
+        (Freezes, "test_it_sets_parameters_and_leaves_no_other_trace"),
+        (DropsAlways, "test_a_mask_of_tokens_alone_is_no_mask"),
+        (Coloured, "test_logits_are_the_head_of_the_features"),
+    ],
+)
+def test_a_method_that_breaks_a_promise_fails_its_contract(wrong: Any, test: str) -> None:
+    with pytest.raises((AssertionError, ValueError)):
+        getattr(wrong(), test)()
 
 
 @pytest.mark.parametrize("name", ["deep_knn", "9lives", "a/b"])
@@ -240,6 +284,8 @@ def test_a_section_takes_the_keys_of_plugins_and_keeps_only_those_given() -> Non
     ((key, text, _),) = check({"a": 1, "mine": ["z"]}, wide)[1]
     assert key == ("mine", 0) and "'z'" in text and "x, y" in text
     assert check({"a": 1, "other": []}, wide)[1] and check({"a": 1, "mine": []}, Inner)[1]
+    ((_, text, _),) = check({"a": 1, "mine": 5}, also(["mine"], dict[str, Any])(Inner))[1]
+    assert text == "found 5, allowed: a mapping"
 
 
 def test_a_method_of_another_package_without_arguments_is_refused() -> None:

@@ -98,7 +98,7 @@ def describe_allowed(node: Mapping[str, Any], tree: Mapping[str, Any]) -> str:
         number = f"{least} to {most}" if least < most else f"{most}"
         return f"a list of {number} values, each {describe_allowed(node['items'], tree)}"
     if kind == "object":
-        return f"a mapping of {', '.join(node['properties'])}"
+        return "a mapping" + (f" of {', '.join(node['properties'])}" if "properties" in node else "")
     words = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text"}
     form = f"that matches {node['pattern']}" if "pattern" in node else ""
     return " ".join(filter(None, (words[kind], bounds, form)))

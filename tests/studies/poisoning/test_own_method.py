@@ -29,9 +29,6 @@ class Keep:
     def __init__(self, rows=()):
         self.rows = rows
 
-    def get_params(self, deep=True):
-        return {"rows": self.rows}
-
     def fit_predict(self, X, y):
         kept = np.ones(len(y), dtype=np.int64)
         kept[[row for row in self.rows if row < len(y)]] = -1
@@ -41,6 +38,16 @@ class Keep:
 class Undecided(Keep):
     def fit_predict(self, X, y):
         return np.random.default_rng().choice([-1, 1], len(y))
+
+
+class Short(Keep):
+    def fit_predict(self, X, y):
+        return np.ones(len(y) - (len(y) > 60))
+
+
+class Arrays(Keep):
+    def fit_predict(self, X, y):
+        return np.ones(X.astype(float).shape[0])
 
 
 class Soft(Keep):
@@ -198,6 +205,11 @@ def test_what_breaks_the_rules_is_refused_in_one_line(
         ("evaluate-poisons", "x.npz", "--setup", "mnist"): "--setup: found mnist, allowed: digits-mini-v1",
         ("evaluate-filter", "filters_of_mine:Undecided"): "found two answers to the same points",
         ("evaluate-filter", "filters_of_mine:Soft"): "found shape (60,), values [0.5], allowed: 1 or -1",
+        (
+            "evaluate-filter",
+            "filters_of_mine:Short",
+        ): "own: found shape (199,), values [1.0], allowed: 1 or -1",
+        ("evaluate-filter", "filters_of_mine:Arrays"): "'Tensor' object has no attribute 'astype'",
         ("evaluate-filter", "filters_of_mine:Nothing"): "AttributeError",
         ("evaluate-filter", "filters_of_mine:Keep", "--attacks", "fgsm"): "--attacks: found fgsm, allowed: ",
         ("evaluate-filter", "filters_of_mine:Keep", "--victims", "VGG"): "found no run of these attacks",

@@ -57,7 +57,7 @@ class Crafted:
     poisons: Tensor
     bases: Tensor
     final_loss: Tensor
-    coefficients: list[Tensor | None]
+    coefficients: list[Tensor | None] = field(default_factory=list)
     watched: Tensor | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     outcome: str = "ok"

@@ -18,6 +18,7 @@ class is cut (its first images are kept), without and with replication of small 
 
 from __future__ import annotations
 
+import inspect
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -89,7 +90,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
         extra = [{} for _ in ks]
         present = np.ones((len(ks), len(labels)), dtype=bool)
     else:
-        known = defence().get_params()
+        known = inspect.signature(defence).parameters
         if unknown := [name for name in settings.arguments if name not in known]:
             raise ValueError(
                 f"{settings.defence}: found the argument {unknown[0]}, allowed: {', '.join(known)}"
@@ -103,6 +104,12 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
             for sets in (features[:targets], twins)
             for t, x in enumerate(sets)
         ]
+        for one in map(np.asarray, answers):
+            if one.shape != labels.shape or not np.isin(one, (1, -1)).all():
+                raise ValueError(
+                    f"{settings.defence}: found shape {one.shape}, values {np.unique(one)[:4].tolist()}, allowed: 1 or -1"
+                    f" for each of {len(labels)} points"
+                )
         keep = np.stack(answers)[None] == 1
 
     is_poison = np.zeros(len(labels), dtype=bool)
@@ -177,6 +184,6 @@ def _imbalance(detector, settings: Neighbours, features, labels):
 
 def _each(defence, arguments: Mapping[str, Any], whose: str):
     """The detector for one target; a random detector gets a separate random seed for each victim, seed and target."""
-    if "seed" in defence().get_params():
+    if "seed" in inspect.signature(defence).parameters:
         return defence(**arguments, seed=zlib.crc32(whose.encode()))
     return defence(**arguments)
