@@ -77,7 +77,8 @@ def test_every_window_has_its_own_mask_and_all_images_the_same(fused: bool) -> N
     torch.testing.assert_close(one(x, bias=bias, mask=masks), expected, rtol=1e-10, atol=1e-10)
     weights = one.probabilities(x, bias=bias, mask=masks)
     assert bool((weights[4, :, ~masks[1]] == 0).all()) and bool((weights[3, :, masks[0]] > 0).all())
-    torch.testing.assert_close(weights.sum(-1), torch.ones(6, 2, 3, dtype=torch.float64))
+    mixed = (weights @ one._hats(one._rows(x))[2]).transpose(1, 2).flatten(2) * one.gain
+    torch.testing.assert_close(one.proj(mixed), expected, rtol=1e-10, atol=1e-10)
 
 
 def test_fused_and_plain_have_the_same_gradients() -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from relearn.measures.robustness import LIMITS, STEP, robustness
+from relearn.measures.robustness import LIMITS, STEP, _noise, robustness
 from relearn.methods.fit import fit
 from relearn.methods.pgd import attack_mode, forward, pgd
 
@@ -220,6 +220,23 @@ def test_noise_that_breaks_what_the_attack_spares_is_flagged(trained):
     found = robustness(attack, trained, images, labels, eps=(0.1,), steps=8, restarts=1)
     assert failed(found) == {"noise_is_weaker"}
     assert found.metrics()["check_noise_is_weaker_frac"] == pytest.approx(1 - found.noise_accuracy)
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_noise_is_uniform_on_both_sides_and_the_worst_draw_counts(side):
+    """One draw in four moves a pixel by more than ε/2 to a given side."""
+    x, labels = torch.full((4000, 1, 1, 1), 0.5), torch.zeros(4000, dtype=torch.long)
+    for draws in (1, 3):
+        broken = _noise(
+            lambda z: nn.functional.pad(side * (z.flatten(1) - 0.5) - 0.1, (1, 0)),
+            x,
+            labels,
+            0.2,
+            draws,
+            0,
+            None,
+        )
+        assert float(broken.double().mean()) == pytest.approx(1 - 0.75**draws, abs=0.03)
 
 
 def test_clean_errors_count_as_broken_and_batches_change_nothing(trained):

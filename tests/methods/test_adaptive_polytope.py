@@ -99,6 +99,19 @@ def test_without_weight_it_is_the_convex_polytope() -> None:
     assert not torch.equal(craft([Plane()], bases, target, margin=1.0, iterations=20).poisons, one.poisons)
 
 
+def test_targets_with_bases_of_their_own_do_not_meet_however_few_are_read_at_once() -> None:
+    points = torch.rand(9, 1, 1, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    bases, targets = points[:6].unflatten(0, (3, 2)), points[6:]
+    options = {"margin": 0.5, "iterations": 5}
+    whole, one, two = (
+        craft([Plane()], bases, targets, **options, target_batch=most) for most in (None, 1, 2)
+    )
+    assert torch.equal(one.poisons, whole.poisons) and torch.equal(two.poisons, whole.poisons)
+    for t in range(3):
+        alone = craft([Plane()], bases[t : t + 1], targets[t : t + 1], **options)
+        assert torch.equal(alone.poisons[0], one.poisons[t]) and alone.final_loss[0] == one.final_loss[t]
+
+
 @pytest.mark.parametrize(
     ("name", "value", "text"), [("weight", -1.0, "0 or more"), ("margin", 1.5, "0 to 1")]
 )

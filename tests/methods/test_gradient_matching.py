@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from relearn.methods import gradient_matching
 from relearn.methods.augmentation import crop_and_flip
+from relearn.methods.crafting.restarts import _start
 from relearn.methods.gradient_matching import cosine, cross_entropy, softmax_minus_label
 from relearn.models import create
 
@@ -210,6 +211,11 @@ def test_of_each_target_the_best_start_is_kept() -> None:
     assert ((runs[-1].poisons - poisons[0]).abs() <= 0.2 + 1e-12).all()
     assert [row["iteration"] for row in runs[1].history] == [*range(1, 13)]
     assert runs[1].history[:6] == runs[0].history  # the first start is the bases
+    assert len({row["loss_sum"] for row in runs[3].history[::6]}) == 6  # and every other one its own
+    low, high = (poisons[0] - 0.2).clamp(min=0), (poisons[0] + 0.2).clamp(max=1)
+    begun = _start(attack, [net], poisons[0], targets, 0.2, 7, {})["poisons"]
+    share = (begun[0] - low) / (high - low)  # uniform in the ball
+    assert torch.equal(*begun) and share.min() < 0.05 and share.max() > 0.95
     for t in range(2):  # a target alone has the same starts
         alone = gradient_matching.craft(
             [net], poisons[0], targets[t : t + 1], **OPTIONS, dropout=False, restarts=3

@@ -50,6 +50,7 @@ def test_the_certificate_of_votes_is_the_largest_that_holds() -> None:
 def test_of_equal_votes_the_smallest_class_wins_and_the_other_needs_one_more() -> None:
     winner, radius = certified(torch.tensor([[2, 2, 0], [3, 1, 0], [1, 3, 0]]))
     assert winner.tolist() == [0, 0, 1] and radius.tolist() == [0, 1, 0]
+    assert certified(torch.tensor([[4]]))[1] == 4  # one class alone: all votes
 
 
 def test_no_change_of_r_images_breaks_a_certificate_and_more_do() -> None:

@@ -35,11 +35,12 @@ def evaluate(
     with frozen(networks):
         for i, net in enumerate(networks):
             for part in parts_of(len(targets), target_batch, objective.at_once):
-                found = reading(objective.read, net, poisons[part], precision)
-                target = reading(objective.read_target, net, targets[part], precision)
+                own = objective.part(part)
+                found = reading(own.read, net, poisons[part], precision)
+                target = reading(own.read_target, net, targets[part], precision)
                 if not usable(found, target):
                     continue
-                losses[i, part], c = objective.part(part).loss(found, target, None)
+                losses[i, part], c = own.loss(found, target, None)
                 if c is not None:
                     whole = coefficients[i]
                     if whole is None:
