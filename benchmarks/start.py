@@ -90,7 +90,8 @@ def step(name: str, out: str, settings: dict, **inputs: str) -> list[str]:
     words = [
         sys.executable,
         "-m",
-        "relearn.cli",
+        "relearn",
+        "poisoning",
         name,
         "--settings",
         json.dumps(settings),
@@ -125,11 +126,11 @@ def steps() -> list[tuple[str, str, list[str]]]:
         "knowledge": "gray_box",
     }
     attacked = {"pgd": {"eps": [0.1], "steps": 4, "restarts": 1, "images": 2}, "corruptions": {"images": 2}}
-    worth = {"protocol": "robustness", "calibration_bins": 15, **attacked}
-    hull = {"protocol": "hull", "dimension": 64, "poisons": 5, "problems": 1}
+    worth = {"calibration_bins": 15, **attacked}
+    hull = {"dimension": 64, "poisons": 5, "problems": 1}
     inputs = {"data": data, "victim": net, "poisons": poisons}
     return [
-        ("prepare", "import numpy, safetensors.numpy", step("prepare", "data", split)),
+        ("prepare_images", "import numpy, safetensors.numpy", step("prepare_images", "data", split)),
         ("pretrain", TORCH, step("pretrain", "net", network, data=data)),
         ("craft", TORCH, step("craft", "poisons", {**TRIALS, **attack}, data=data, substitutes=net)),
         ("filter (Deep k-NN)", TORCH, step("filter", "kept", {**TRIALS, **knn}, **inputs)),
@@ -140,11 +141,11 @@ def steps() -> list[tuple[str, str, list[str]]]:
         ),
         ("train", TORCH, step("train", "train", poisoned, **inputs, kept="kept/kept.safetensors")),
         (
-            "evaluate",
+            "evaluate_networks",
             TORCH,
-            step("evaluate", "net_eval", worth, data=data, network=net),
+            step("evaluate_networks", "net_eval", worth, data=data, network=net),
         ),
-        ("evaluate (hull)", f"{TORCH}; import scipy.optimize", step("evaluate", "hull", hull)),
+        ("hull_proposition", f"{TORCH}; import scipy.optimize", step("hull_proposition", "hull", hull)),
     ]
 
 

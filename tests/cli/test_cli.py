@@ -1,5 +1,6 @@
 """The command line: one line for every error that a user can cause, inputs by name, a job that is cheap to start."""
 
+import importlib
 import json
 import re
 import socket
@@ -15,7 +16,7 @@ import pytest
 import relearn as package
 from relearn import cli
 from relearn.cli import docs, overview, warm
-from relearn.cli.step_inputs import Inputs, Missing
+from relearn.cli.step_inputs import Inputs, Missing, settings_of
 from relearn.studies.study import all_studies, load
 
 REPOSITORY = Path(__file__).parents[2]
@@ -314,3 +315,18 @@ def test_a_dead_socket_and_a_new_path_are_allowed(tmp_path: Path, monkeypatch: p
         one.bind("dead")
     for place in ("dead", "new"):
         warm.check_socket(Path(place))
+
+
+# commands outside the package ------------------------------------------------------------------------------------------------
+
+
+def test_the_benchmark_of_a_jobs_start_calls_steps_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(__file__).parents[2] / "benchmarks"
+    monkeypatch.syspath_prepend(str(folder))
+    import start
+
+    for _, _, command in start.steps():
+        package, study, step, *options = command[2:]
+        module = importlib.import_module(load(study).steps[step])
+        settings_of(module, json.loads(options[options.index("--settings") + 1]), step)
+        assert package == "relearn"

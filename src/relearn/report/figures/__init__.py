@@ -98,7 +98,7 @@ def save(figure: Any, stem: Path) -> list[Path]:
     png, pdf = (stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "pdf"))
     drawn = io.BytesIO()
     with matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": stem.name}):
-        figure.dpi = 144
+        figure.dpi = 128
         canvas = FigureCanvasAgg(figure)
         if layout := figure.get_layout_engine():
             layout.execute(

@@ -71,12 +71,15 @@ def knn_keeps_accuracy(evidence: Evidence) -> Finding:
 
 
 def knn_beats_baselines(evidence: Evidence) -> Finding:
-    """Net defence success(Deep k-NN) - net defence success(baseline) is above 0 for each baseline and both attacks."""
+    """Net defence success(Deep k-NN) - net defence success(baseline) is above 0 for each baseline and both attacks.
+
+    A baseline whose victims do not fit their sets lacks power and is set aside; the other baselines decide, provisionally.
+    """
     parts = {}
     for attack in ATTACKS:
         ours = filtered(evidence, "defence_success_net", attack)
         for baseline in BASELINES:
-            name = f"{attack}: deep_knn - {baseline}"
+            name = f"{baseline}: {attack}, deep_knn - baseline"
             theirs = filtered(evidence, "defence_success_net", attack, baseline)
             raw = paired_difference(
                 name,
