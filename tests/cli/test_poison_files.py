@@ -60,6 +60,11 @@ def test_a_picture_that_cannot_be_read_is_named(refused: Refused, tmp_path: Path
     for content in (b"", b"no picture", whole[:100], whole[:45] + b"\xff" + whole[46:]):
         file.write_bytes(content)
         assert f"{file}: cannot be read as poisons (" in refused(tmp_path, 3)
+    Image.fromarray(pixels).convert("P").save(file)
+    file.rename(tmp_path / "1/a.PNG")
+    assert "a.PNG: cannot be read as poisons (ValueError: found the mode P" in refused(tmp_path, 3)
+    np.savez(tmp_path / "none.npz", poisons=np.zeros((0, 1, 1, 8, 8), dtype=np.uint8))
+    assert "none.npz: found uint8 (0, 1, 1, 8, 8), allowed: " in refused(tmp_path / "none.npz", 2)
 
 
 def test_a_folder_without_pictures_is_said(refused: Refused, tmp_path: Path) -> None:

@@ -36,8 +36,10 @@ def read(path: Path) -> NDArray[Any]:
             images = _array(path)
     if images is None:
         raise ValueError(f"{path}: found no array poisons, allowed: uint8 (T, k, C, H, W)")
-    if images.dtype != np.uint8 or images.ndim != 5:
-        raise ValueError(f"{path}: found {images.dtype} {images.shape}, allowed: uint8 (T, k, C, H, W)")
+    if images.dtype != np.uint8 or images.ndim != 5 or 0 in images.shape:
+        raise ValueError(
+            f"{path}: found {images.dtype} {images.shape}, allowed: uint8 (T, k, C, H, W), none 0"
+        )
     return images
 
 
@@ -72,8 +74,10 @@ def _pictures(folder: Path) -> NDArray[Any]:
     sets = []
     for target in sorted(one for one in folder.iterdir() if one.is_dir()):
         pixels = []
-        for file in sorted(target.glob("*.png")):
+        for file in sorted(one for one in target.iterdir() if one.suffix.lower() == ".png"):
             with _named(file), Image.open(file) as image:
+                if image.mode not in ("L", "RGB"):  # the numbers of a palette are no pixels
+                    raise ValueError(f"found the mode {image.mode}, allowed: L, RGB")
                 pixels.append(np.asarray(image))
         sets.append([one.transpose(2, 0, 1) if one.ndim == 3 else one[None] for one in pixels])
     if not any(sets):

@@ -42,7 +42,8 @@ def load(
     except (
         Exception
     ) as error:  # the errors of torch, pickle, zipfile and safetensors have no common base class
-        detail = next((line.strip() for line in str(error).splitlines()[1:] if line.strip()), str(error))
+        one = f"{type(error).__name__} {error}, allowed: a dict of tensors"  # pickle's may be a number or nothing
+        detail = next((line.strip() for line in str(error).splitlines()[1:] if line.strip()), one)
         raise ValueError(f"{weights}: not weights of {name} for {classes} classes: {detail[:300]}") from None
     return net.eval()
 
