@@ -101,6 +101,6 @@ class ActivationClustering(Detector):
                 continue
             second = two_means(principal_components(X[rows], int(self.components))).cpu().numpy()
             smaller = second if second.sum() <= len(rows) - second.sum() else ~second
-            if 2 * smaller.sum() < len(rows) and smaller.sum() < self.threshold * len(rows):
+            if smaller.sum() < self.threshold * len(rows):
                 keep[rows[smaller]] = False
         return keep
