@@ -118,6 +118,7 @@ def test_cases_measure_what_the_law_says_and_not_what_is_printed():
         assert row["measured"] == pytest.approx(row["exact"], abs=4 * row["standard_error"] + 1e-9)
         assert row["printed_holds"] == (row["measured"] >= row["printed"] - 4 * row["standard_error"] - 1e-9)
         assert row["magnified"] == (row["n"] - 2 > row["n"] * row["variance"])
+        assert row["printed_says_magnified"] == (row["printed"] > 1)
     small = [row for row in rows if row["n"] <= 16]
     assert not any(row["printed_holds"] for row in small)  # the gap 1/(n v) is seen with these draws
     between = [row for row in rows if row["printed_says_magnified"] and not row["magnified"]]
@@ -138,6 +139,9 @@ def test_cases_with_eps_follow_the_general_law():
 def test_cases_are_those_of_their_seed():
     one = dict(sizes=(3,), variances=(0.5,), draws=50)
     assert bn.cases(**one, seed=4) == bn.cases(**one, seed=4)
+    few = [bn.cases(sizes=(64,), variances=(0.5,), draws=2, seed=seed)[0] for seed in range(40)]
+    mean = sum(row["measured"] for row in few) / 40
+    assert mean == pytest.approx(few[0]["exact"], rel=0.15)  # unbiased, however few the draws
     assert bn.cases(**one, seed=4)[0]["measured"] != bn.cases(**one, seed=5)[0]["measured"]
 
 
