@@ -97,8 +97,6 @@ class ActivationClustering(Detector):
         keep = np.ones(len(y), dtype=bool)
         for label in np.unique(y):
             rows = np.flatnonzero(y == label)
-            if len(rows) < 3:
-                continue
             second = two_means(principal_components(X[rows], int(self.components))).cpu().numpy()
             smaller = second if second.sum() <= len(rows) - second.sum() else ~second
             if smaller.sum() < self.threshold * len(rows):
