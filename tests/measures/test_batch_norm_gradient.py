@@ -139,9 +139,6 @@ def test_cases_with_eps_follow_the_general_law():
 def test_cases_are_those_of_their_seed():
     one = dict(sizes=(3,), variances=(0.5,), draws=50)
     assert bn.cases(**one, seed=4) == bn.cases(**one, seed=4)
-    few = [bn.cases(sizes=(64,), variances=(0.5,), draws=2, seed=seed)[0] for seed in range(40)]
-    # unbiased, however few the draws
-    assert sum(row["measured"] for row in few) / 40 == pytest.approx(few[0]["exact"], rel=0.15)
     assert bn.cases(**one, seed=4)[0]["measured"] != bn.cases(**one, seed=5)[0]["measured"]
 
 

@@ -160,8 +160,7 @@ def test_an_image_is_worse_than_a_start_of_smaller_loss():
     net, (images, labels) = small_net(3).eval(), problem(n=60, seed=2)
     found = pgd(net, images, labels, eps=0.06, step_size=0.02, steps=0)
     before, after = (cross_entropy(net(x), labels, reduction="none") for x in (images, found.images))
-    kept = (found.images == images).flatten(1).all(1)
-    assert bool((after >= before)[~found.fooled].all()) and 0 < int(kept.sum()) < 60
+    assert bool((after >= before)[~found.fooled].all()) and bool((after > before).any())
 
 
 def test_a_misclassified_point_is_kept_before_one_of_larger_loss():
