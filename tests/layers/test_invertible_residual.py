@@ -90,6 +90,10 @@ def test_the_gradient_is_that_of_the_inverse_function():
     value = one.c * one.branch(x)
     expected = -torch.autograd.grad(value, one.branch.weight, u.reshape(x.shape))[0]
     torch.testing.assert_close(by_weight, expected, rtol=1e-8, atol=1e-10)
+    (small,) = torch.autograd.grad(
+        one.inverse(y, tolerance=1e-6), y, 1e-9 * weights
+    )  # relative to the gradient
+    torch.testing.assert_close(1e9 * small.reshape(-1), u, rtol=1e-5, atol=1e-5)
     # and finite differences, which know no theorem
     step = 1e-6
     with torch.no_grad():

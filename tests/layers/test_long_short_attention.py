@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from relearn.layers import long_short_core, window_mix
+from relearn.layers.dynamic_projection import Compression
 from relearn.layers.long_short_attention import LongShortAttention
 
 
@@ -198,6 +199,10 @@ def test_finite_differences_of_first_and_second_order(kw: dict[str, Any]) -> Non
     mask = torch.tensor([[True, True, False, True, True]])
     assert torch.autograd.gradcheck(lambda u: one(u, mask=mask), (x,), fast_mode=True)
     assert torch.autograd.gradgradcheck(lambda u: one(u, mask=mask), (x,), fast_mode=True)
+    given = [
+        torch.randn(size, dtype=torch.float64, requires_grad=True) for size in ((1, 2, 3, 5), (2, 1, 2, 5, 2))
+    ]
+    assert torch.autograd.gradgradcheck(Compression.apply, given)  # in the layer it is below the tolerance
 
 
 def test_a_full_window_is_full_attention_and_rank_1_is_a_mean() -> None:

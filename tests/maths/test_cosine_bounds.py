@@ -172,6 +172,13 @@ def test_where_the_unit_factor_passes_two() -> None:
     assert [unit_factor(d) for d in (64, 81, 128, 512)] == pytest.approx(
         [1.9640, 2.1517, 2.5894, 4.7527], abs=5e-5
     )
+    none, one = torch.zeros(1, 1, 81, **F64), torch.zeros(1, 1, 81, **F64).index_fill(2, torch.tensor(0), 1)
+    more = dict(tau=1, nu=1, eps=1, p="inf", form="corrected")
+    assert float(cosine_bound(none, none, one, 3, **more)) == pytest.approx(3 * unit_factor(81))
+    ahead = torch.zeros(81, 2, **F64).index_fill(
+        0, torch.tensor(0), 1
+    )  # x W^O: columns count, and each has one 1
+    assert float(cosine_bound(none, none, one, 3, wo=ahead, **more)) == pytest.approx(3 * unit_factor(81))
 
 
 def test_shapes_and_gradients() -> None:

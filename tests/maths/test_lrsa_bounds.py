@@ -138,6 +138,10 @@ def test_one_token_has_constant_probabilities() -> None:
     )
     assert float(output_bound(E1, E2, **given)) == 1
     assert float(global_probability_bound(E1, E2, alpha=1.0, eps=0.1, length=1)) == 0
+    least = probability_bound(E1, E2, alpha=9.0, q=0.1, m=0.1, length=4)  # both roots at their minimum
+    assert float(global_probability_bound(E1, E2, alpha=9.0, eps=0.1, length=4)) == pytest.approx(
+        float(least)
+    )
 
 
 @given(st.integers(0, 100_000), st.integers(2, 9), st.floats(0.1, 10))

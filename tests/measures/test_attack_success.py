@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relearn.measures.attack_success import ThreatModel, succeeded
+from relearn.measures.attack_success import ThreatModel, rejections, succeeded
 
 MODEL = ThreatModel("gray_box", poisons_count=5, class_count=50, fine_tune_count=500, eps=0.1)
 
@@ -69,6 +69,14 @@ def test_what_keeps_to_the_budget_passes(wrap, by):
         labels=wrap(np.full(5, 8)),
         base_labels=wrap(np.full(5, 8)),
     )
+
+
+def test_the_targets_that_leave_the_ball_around_their_own_bases_are_named():
+    own = np.stack([bases(), 255 - bases()])
+    poisons = np.stack([shifted(own[0], 26), shifted(own[1], 25)])
+    assert list(rejections(poisons, own, MODEL)) == [0] and list(rejections(poisons, own[0], MODEL)) == [0, 1]
+    with pytest.raises(ValueError, match="there are 4 poisons; the budget is 5"):
+        rejections(poisons[:, :4], own[:, :4], MODEL)
 
 
 @given(st.integers(0, 255), st.integers(0, 255), st.integers(0, 255))

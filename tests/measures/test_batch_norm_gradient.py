@@ -118,6 +118,7 @@ def test_cases_measure_what_the_law_says_and_not_what_is_printed():
         assert row["measured"] == pytest.approx(row["exact"], abs=4 * row["standard_error"] + 1e-9)
         assert row["printed_holds"] == (row["measured"] >= row["printed"] - 4 * row["standard_error"] - 1e-9)
         assert row["magnified"] == (row["n"] - 2 > row["n"] * row["variance"])
+        assert row["printed_says_magnified"] == (row["printed"] > 1)
     small = [row for row in rows if row["n"] <= 16]
     assert not any(row["printed_holds"] for row in small)  # the gap 1/(n v) is seen with these draws
     between = [row for row in rows if row["printed_says_magnified"] and not row["magnified"]]

@@ -226,17 +226,13 @@ def test_noise_that_breaks_what_the_attack_spares_is_flagged(trained):
 def test_noise_is_uniform_on_both_sides_and_the_worst_draw_counts(side):
     """One draw in four moves a pixel by more than ε/2 to a given side."""
     x, labels = torch.full((4000, 1, 1, 1), 0.5), torch.zeros(4000, dtype=torch.long)
+
+    def net(z):
+        return nn.functional.pad(side * (z.flatten(1) - 0.5) - 0.1, (1, 0))
+
     for draws in (1, 3):
-        broken = _noise(
-            lambda z: nn.functional.pad(side * (z.flatten(1) - 0.5) - 0.1, (1, 0)),
-            x,
-            labels,
-            0.2,
-            draws,
-            0,
-            None,
-        )
-        assert float(broken.double().mean()) == pytest.approx(1 - 0.75**draws, abs=0.03)
+        broken = _noise(net, x, labels, 0.2, draws, 0, None)
+        assert broken.double().mean() == pytest.approx(1 - 0.75**draws, abs=0.03)
 
 
 def test_clean_errors_count_as_broken_and_batches_change_nothing(trained):

@@ -33,9 +33,11 @@ def test_scores_are_those_of_an_eigendecomposition_in_numpy() -> None:
 def test_equal_singular_values_give_the_norm_in_their_space() -> None:
     """Four points on the axes: both directions are top, whatever basis is chosen."""
     cross = torch.tensor([[1.0, 0], [-1, 0], [0, 1], [0, -1]])
-    turned = cross @ torch.tensor([[0.6, 0.8], [-0.8, 0.6]])
-    for points in (cross, turned):
-        torch.testing.assert_close(spectral_scores(points)[0], torch.ones(4, dtype=torch.float64))
+    torch.testing.assert_close(spectral_scores(cross)[0], torch.ones(4, dtype=torch.float64))
+    for angle in np.arange(20):  # of equal scores the last goes, whatever rounding does far from the origin
+        turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+        kept = SpectralSignatures(0.25).fit_predict(cross.double().numpy() @ turn + 1000, np.zeros(4))
+        assert kept.tolist() == [1, 1, 1, -1]
     stretched = cross * torch.tensor([1.0, 2.0])  # a control: one direction is larger
     torch.testing.assert_close(
         spectral_scores(stretched)[0], torch.tensor([0.0, 0, 4, 4], dtype=torch.float64)
@@ -74,6 +76,15 @@ def test_two_means_finds_the_best_of_all_splits_of_separated_points() -> None:
     best = min((np.array(one) for one in itertools.product([False, True], repeat=9)), key=cost)
     found = two_means(torch.from_numpy(points)).numpy()
     assert (found == best).all() or (found == ~best).all()
+    crowd = torch.randn(200, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    own = two_means(crowd)  # not separated; each is nearest to the mean of its own
+    gaps = [(crowd - crowd[side].mean(dim=0)).norm(dim=1) for side in (~own, own)]
+    assert torch.equal(gaps[1] < gaps[0], own)
+    assert two_means(torch.arange(3.0)[:, None]).tolist() == [
+        False,
+        False,
+        True,
+    ]  # as near to both: the first
 
 
 def test_components_keep_distances_and_rounding_is_no_direction() -> None:
@@ -88,7 +99,8 @@ def test_components_keep_distances_and_rounding_is_no_direction() -> None:
 
 def test_the_smaller_cluster_stays_if_it_is_large_and_goes_if_it_is_small() -> None:
     two = np.concatenate([np.zeros((6, 2)), np.full((4, 2), 5.0)])
-    assert (ActivationClustering(threshold=0.35).fit_predict(two, np.zeros(10)) == 1).all()
+    for threshold in (0.35, 0.4):
+        assert (ActivationClustering(threshold=threshold).fit_predict(two, np.zeros(10)) == 1).all()
     assert (ActivationClustering(threshold=0.5).fit_predict(two, np.zeros(10)) == [1] * 6 + [-1] * 4).all()
 
 

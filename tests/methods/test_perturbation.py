@@ -139,6 +139,8 @@ def test_a_gradient_that_is_not_finite_stops_its_own_sample_only(bad, norm):
     assert int(skipped) == 1
     assert torch.equal(moved[1], delta[1])
     assert torch.equal(moved[[0, 2]], clean[[0, 2]])
+    gradient[2, 0, 0] = bad
+    assert int(ascend(delta, gradient, 0.5, 3, norm=norm).skipped) == 2  # each is counted
 
 
 def test_padding_is_never_perturbed_or_at_the_start_only():

@@ -156,6 +156,13 @@ def test_more_restarts_and_more_steps_never_spare_an_image():
     assert int(longer.fooled.sum() + more.fooled.sum()) > 2 * int(few.fooled.sum())
 
 
+def test_an_image_is_worse_than_a_start_of_smaller_loss():
+    net, (images, labels) = small_net(3).eval(), problem(n=60, seed=2)
+    found = pgd(net, images, labels, eps=0.06, step_size=0.02, steps=0)
+    before, after = (cross_entropy(net(x), labels, reduction="none") for x in (images, found.images))
+    assert bool((after >= before)[~found.fooled].all()) and bool((after > before).any())
+
+
 def test_a_misclassified_point_is_kept_before_one_of_larger_loss():
     """The images are misclassified, and this loss leads to where they are correct: its larger values must not win."""
     net, (images, _) = Linear(seed=1), problem(shape=(1, 3, 3), classes=2)

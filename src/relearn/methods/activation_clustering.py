@@ -97,10 +97,8 @@ class ActivationClustering(Detector):
         keep = np.ones(len(y), dtype=bool)
         for label in np.unique(y):
             rows = np.flatnonzero(y == label)
-            if len(rows) < 3:
-                continue
             second = two_means(principal_components(X[rows], int(self.components))).cpu().numpy()
             smaller = second if second.sum() <= len(rows) - second.sum() else ~second
-            if 2 * smaller.sum() < len(rows) and smaller.sum() < self.threshold * len(rows):
+            if smaller.sum() < self.threshold * len(rows):
                 keep[rows[smaller]] = False
         return keep

@@ -75,7 +75,7 @@ def test_affine_layers_start_with_norm_one_where_windows_do_not_overlap():
     net = network()
     rows = list(affine("tiny", net, size=8))
     kinds = {row["case"] for row in rows}
-    assert kinds == {"linear", "patches", "point_wise", "depth_wise"} or kinds >= {"linear", "depth_wise"}
+    assert kinds >= {"linear", "depth_wise"}
     assert all(row["holds"] for row in rows)
     for row in rows:
         if row["case"] != "depth_wise":

@@ -186,6 +186,8 @@ def test_what_leaves_the_finite_numbers_keeps_the_best_it_had():
     assert not math.isfinite(float(found.curve[-1, 0])) and bool(found.envelope.isfinite().all())
     assert bool(found.values.isfinite().all()) and float(found.values[0]) > 1.5
     assert float(found.values[0]) == pytest.approx(0.5 / math.sqrt(1 - float(found.inputs[0].double())))
+    onto = ascend(lambda x: (1 - x).sqrt(), torch.tensor([[0.5]]), steps=2, lr=0.5)
+    assert float(onto.curve[1]) == math.inf and float(onto.inputs) == 0.5  # an infinite slope is not the best
 
 
 def test_nothing_to_climb():

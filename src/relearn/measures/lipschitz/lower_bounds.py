@@ -51,7 +51,7 @@ def clustered_norm(points: Sequence[float], counts: Sequence[int], p: str = "inf
 
     On vectors that are constant on each point, J is a matrix with one row per point, in an orthonormal basis
     :math:`\sqrt{m_k m_l}\, E_{kl} + 2 \delta_{kl} \mathrm{Var}_k` with E the terms above without δ; on vectors supported at one point
-    with sum 0 it is :math:`2 \mathrm{Var}_k`.
+    with sum 0 it is :math:`2 \mathrm{Var}_k`, which the matrix has on its diagonal, plus :math:`P_{kk} > 0`.
 
     Raises:
         ValueError: lists of different lengths, a count below 1, or an unknown p.
@@ -75,8 +75,7 @@ def clustered_norm(points: Sequence[float], counts: Sequence[int], p: str = "inf
             ((m * entries.abs()).sum(1) + 2 * variance).max()
         )  # E_ii = P_ii is not negative, so its modulus is itself
     whole = entries * (m[:, None] * m).sqrt() + (2 * variance).diag()
-    several = 2 * variance[m > 1]
-    return max(float(torch.linalg.matrix_norm(whole, 2)), float(several.max()) if len(several) else 0.0)
+    return float(torch.linalg.matrix_norm(whole, 2))
 
 
 def two_point(length: int, p: str = "inf") -> Construction:
@@ -98,15 +97,10 @@ def two_point(length: int, p: str = "inf") -> Construction:
     reach = math.sqrt(1 + covariance_bound(length))
     few = (length - 1) // 2
     counts = (1, length - 1) if few == 0 else (1, length - 1 - few, few)
-    best = Construction(-math.inf, (), ())
-    for stretch in (1.0, 2.0):  # with few tokens an asymmetric start is better
-        start = [reach, -stretch * reach][: len(counts) - 1]
-        found = minimize(
-            lambda places: -clustered_norm([0.0, *places], counts, p),
-            start,
-            method="Nelder-Mead",
-            options={"xatol": 1e-7, "fatol": 1e-11, "maxiter": 2000},
-        )
-        if -found.fun > best.value:
-            best = Construction(-float(found.fun), (0.0, *map(float, found.x)), counts)
-    return best
+    found = minimize(
+        lambda places: -clustered_norm([0.0, *places], counts, p),
+        [reach, -reach][: len(counts) - 1],
+        method="Nelder-Mead",
+        options={"xatol": 1e-7, "fatol": 1e-11, "maxiter": 2000},
+    )
+    return Construction(-float(found.fun), (0.0, *map(float, found.x)), counts)
