@@ -114,7 +114,7 @@ def test_another_victim_than_the_published_is_named(evidence, tmp_path):
     drawn = plane.draw(artefact, points_of(plane, "fig2.10", evidence))
     titles = [axes.get_title(loc="left") for axes in drawn.axes]
     assert titles == [
-        "Convex polytope on ResNet18 (published: DPN92)",
+        "Convex polytope on ResNet18\n(published: DPN92)",
         "After Deep k-NN: 5 of 5 poisons removed",
     ]
     for victim in ("AlexNet", "DPN92"):

@@ -63,7 +63,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         if outside:
             grid[1].set_xlabel(f"{grid[1].get_xlabel()} ({outside} outside)")
         published = ", ".join(artefact.members)
-        note = "" if points[0]["victim"] in artefact.members else f" (published: {published})"
+        note = "" if points[0]["victim"] in artefact.members else f"\n(published: {published})"
         grid[0].set_title(f"{attack} on {points[0]['victim']}{note}")
         poisons = [point for point in points if point["kind"] == "poison"]
         removed = sum(point["kept"] == 0 for point in poisons)
