@@ -240,7 +240,7 @@ def test_no_step_waits_for_the_device(options):
     [
         (dict(epochs=None), "epochs, steps: both missing"),
         (dict(epochs=-1), "found a length of -3 steps"),
-        (dict(epochs=1.5), "found a length of 4.5 steps, allowed is an int"),
+        (dict(epochs=1.5), "found a length of 4.5 steps, allowed is an integer"),
         (dict(batch_size=None), "batch_size: missing"),
         (dict(clip_norm=0.0), "clip_norm: found 0.0"),
         (dict(checkpoint_steps=0), "checkpoint_steps: found 0"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from torch import Tensor
@@ -38,8 +39,8 @@ def length_of(planned: int | None, steps: int | None) -> int:
     lengths = [length for length in (planned, steps) if length is not None]
     if not lengths:
         raise ValueError("epochs, steps: both missing (required: one of them)")
-    if odd := [length for length in lengths if not isinstance(length, int)]:
-        raise ValueError(f"epochs, steps: found a length of {odd[0]} steps, allowed is an int")
+    if odd := [length for length in lengths if not isinstance(length, Integral)]:
+        raise ValueError(f"epochs, steps: found a length of {odd[0]} steps, allowed is an integer")
     if min(lengths) < 0:
         raise ValueError(f"epochs, steps: found a length of {min(lengths)} steps, allowed is 0 or more")
     return min(lengths)
