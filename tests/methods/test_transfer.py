@@ -1,6 +1,7 @@
 """A stack of heads trains each of them as if it were alone; sets that are equal are trained on once."""
 
 import inspect
+from collections import OrderedDict
 
 import pytest
 import torch
@@ -217,6 +218,17 @@ def test_a_reset_head_is_drawn_without_touching_any_global_generator(whole, monk
         found = heads.weight[0, 0], heads.bias[0, 0]
     assert torch.equal(found[0].float(), expected.weight) and torch.equal(found[1].float(), expected.bias)
     assert torch.equal(torch.get_rng_state(), before) and not seeded
+
+
+def test_an_end_to_end_victim_has_a_tenth_of_the_rate_after_each_milestone():
+    net = nn.Sequential(OrderedDict(flat=nn.Flatten(), head=nn.Linear(4, 3)))
+    images = torch.rand(6, 1, 2, 2)
+    recipe = dict(epochs=4, batch_size=6, lr=1e-3, milestones=(1, 3))
+    rates = [
+        row["lr"]
+        for row in end_to_end.fine_tune_network(net, images, torch.arange(6) % 3, **recipe)[1].history
+    ]
+    assert rates == pytest.approx([1e-3, 1e-4, 1e-4, 1e-5])
 
 
 def test_a_head_without_a_bias_is_refused():
