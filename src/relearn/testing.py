@@ -156,6 +156,13 @@ class DefenceContract:
         np.testing.assert_array_equal(kept, self.make().fit_predict(X, y))
 
 
+def hooked(model: nn.Module) -> list[str]:
+    """Names of the modules and parameters of ``model`` that have a hook."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    modules = [name for name, one in model.named_modules() if any(getattr(one, kind) for kind in kinds)]
+    return modules + [name for name, one in model.named_parameters() if one._backward_hooks]
+
+
 def small_network(seed: int, dropout: float = 0.2) -> nn.Module:
     """A narrow ResNet18 for images of 8 x 8 pixels, in evaluation mode."""
     from relearn.models import create
@@ -177,14 +184,19 @@ class AttackContract:
     iterations = 3
     moves_bases = False
     """Whether its balls have other centres than the bases it is given."""
+    reads_targets = True
+    """Whether its poisons depend on the pixels of their target."""
 
     def craft(self, substitutes: list[nn.Module], bases: Tensor, targets: Tensor, **options: Any) -> Any:
         """Call the attack, with its own arguments added; ``options`` are eps, iterations, seed, log, checkpoint and so on."""
         raise NotImplementedError
 
-    def _craft(self, substitutes: list[nn.Module] | None = None, **options: Any) -> Any:
+    def _craft(
+        self, substitutes: list[nn.Module] | None = None, other: Tensor | None = None, **options: Any
+    ) -> Any:
         draw = torch.Generator().manual_seed(1)
         bases, targets = torch.rand(2, 3, 8, 8, generator=draw), torch.rand(2, 3, 8, 8, generator=draw)
+        targets = targets if other is None else torch.stack([targets[0], other])
         chosen = {"eps": self.eps, "iterations": self.iterations, "seed": 0, "precision": "fp32", **options}
         made = self.craft(substitutes or [small_network(0), small_network(1)], bases, targets, **chosen)
         assert self.moves_bases or torch.equal(made.bases, bases.expand_as(made.bases)), "other bases"
@@ -193,6 +205,7 @@ class AttackContract:
     def test_poisons_stay_in_their_ball_and_in_the_pixels_range(self) -> None:
         made = self._craft()
         assert made.poisons.shape == (2, 2, 3, 8, 8) and made.bases.shape == made.poisons.shape
+        assert made.poisons.dtype == made.bases.dtype == torch.float32
         assert made.poisons.isfinite().all() and made.poisons.min() >= 0 and made.poisons.max() <= 1
         assert (made.poisons - made.bases).abs().max() <= self.eps + 1e-6
         assert not torch.equal(made.poisons, made.bases), "no poison moved"
@@ -205,6 +218,12 @@ class AttackContract:
         assert torch.equal(self._craft().poisons, first.poisons)
         assert torch.equal(torch.get_rng_state(), state), "the global random state changed"
 
+    def test_each_target_has_poisons_of_its_own(self) -> None:
+        other = torch.rand(3, 8, 8, generator=torch.Generator().manual_seed(2))
+        first, second = self._craft().poisons, self._craft(other=other).poisons
+        assert torch.equal(first[1], second[1]) != self.reads_targets, "does `reads_targets` say the truth?"
+        torch.testing.assert_close(second[0], first[0], msg="another target's pixels changed these poisons")
+
     def test_substitutes_are_left_as_they_were(self) -> None:
         nets = [small_network(0), small_network(1)]
         before = [{name: value.clone() for name, value in net.state_dict().items()} for net in nets]
@@ -213,6 +232,7 @@ class AttackContract:
             assert not net.training
             assert all(torch.equal(value, old[name]) for name, value in net.state_dict().items())
             assert all(weight.requires_grad and weight.grad is None for weight in net.parameters())
+            assert not hooked(net)
 
     def test_an_interrupted_run_resumes_to_the_same_bits(self) -> None:
         class Kept:
@@ -341,6 +361,9 @@ class AttentionContract:
 class InitialisationContract:
     """What every initialisation promises (:mod:`relearn.methods.initialised`): it sets parameters and leaves no other trace."""
 
+    draws = False
+    """Whether its result depends on the seed."""
+
     def initialise(self, model: nn.Module, loss: Any, batches: Any, *, seed: int) -> Any:
         """Call the method, with its own arguments added."""
         raise NotImplementedError
@@ -366,7 +389,15 @@ class InitialisationContract:
             assert all(a.shape == b.shape and a.grad is None and a.isfinite().all() for a, b in zip(now, old))
             assert all(a.dtype == b.dtype and a.requires_grad == b.requires_grad for a, b in zip(now, old))
             assert any(not torch.equal(a, b) for a, b in zip(now, old)), "no parameter changed"
+            assert not hooked(model)
             results.append((done, now))
         (one, weights), (other, others) = results
         assert one == other and all(torch.equal(a, b) for a, b in zip(weights, others))
         assert one.outcome == "ok" and one.outcome_step is None
+
+    def test_the_seed_decides_what_it_draws(self) -> None:
+        models = [small_network(0), small_network(0)]
+        for seed, model in enumerate(models):
+            self.initialise(model, nn.functional.cross_entropy, self._images(), seed=seed)
+        same = all(torch.equal(a, b) for a, b in zip(*(model.parameters() for model in models)))
+        assert same != self.draws, "does `draws` say the truth?"

@@ -88,6 +88,8 @@ def test_the_bound_is_that_of_the_given_weights(
         (("T1", "--starts", "0"), "--starts: found 0, allowed: 1 or more"),
         (("K11", "--steps", "-1"), "--steps: found -1, allowed: 0 or more"),
         (("T1", "--width", "0"), "--width: found 0, allowed: 1 or more"),
+        (("K11", "--heads", "3", "--width", "4"), "heads: 3 of width 4 (allowed: a divisor of the width)"),
+        (("T1", "--heads", "3"), "heads: 3 of width 2 (allowed: a divisor of the width)"),
         (("T1", "--weights", "/nonexist"), "--weights: found with T1, allowed only with a network"),
         (("T2", "--norm", "two"), "--norm: found with T2, allowed only with a network"),
         (("K11", "--json"), "--json: found with K11, allowed only with a network"),

@@ -48,6 +48,18 @@ def test_the_first_of_equal_logits_counts():
     assert accuracy(torch.zeros(2, 3), torch.tensor([0, 1])) == 0.5
 
 
+def test_a_sample_with_a_nan_among_its_logits_is_wrong_whatever_its_label(samples):
+    logits, labels = samples
+    right = logits.argmax(1) == labels
+    assert right[:20].any()
+    logits[:20, 0] = math.nan
+    assert accuracy(logits, labels) == pytest.approx(float(right[20:].sum()) / 200)
+    assert (
+        per_class_accuracy(torch.full((4, 3), math.nan), torch.tensor([0, 0, 1, 2]), classes=3).tolist()
+        == [0] * 3
+    )
+
+
 @pytest.mark.parametrize(
     ("logits", "labels"),
     [((0, 3), (0,)), ((4, 3), (5,)), ((4,), (4,)), ((4, 3), (4, 1))],

@@ -92,7 +92,60 @@ class Freezes(TestHalved):
         return super().initialise(model, loss, batches, seed=seed)
 
 
-@pytest.mark.parametrize("wrong", [LeavesTheBall, MovesItsBases, Freezes])
+class LeavesAHook(Freezes):
+    def initialise(self, model: Any, loss: Any, batches: Any, *, seed: int) -> Any:
+        model.head.register_forward_hook(lambda *_: None)
+        return super().initialise(model, loss, batches, seed=seed)
+
+
+class IgnoresItsSeed(Freezes):
+    draws = True
+    test = "test_the_seed_decides_what_it_draws"
+
+    def initialise(self, *given: Any, seed: int) -> Any:
+        return TestHalved().initialise(*given, seed=seed)
+
+
+class HooksItsSubstitutes(LeavesTheBall):
+    test = "test_substitutes_are_left_as_they_were"
+
+    def craft(self, substitutes: Any, *images: Any, **options: Any) -> Any:
+        next(substitutes[1].parameters()).register_hook(lambda gradient: None)
+        return TestBlendedTarget().craft(substitutes, *images, **options)
+
+
+class IgnoresItsTarget(LeavesTheBall):
+    test = "test_each_target_has_poisons_of_its_own"
+
+    def craft(self, substitutes: Any, bases: Any, targets: Any, **options: Any) -> Any:
+        return TestBlendedTarget().craft(substitutes, bases, torch.zeros_like(targets), **options)
+
+
+class MixesItsTargets(IgnoresItsTarget):
+    def craft(self, substitutes: Any, bases: Any, targets: Any, **options: Any) -> Any:
+        return TestBlendedTarget().craft(substitutes, bases, targets.flip(0) + targets, **options)
+
+
+class RoundsItsPoisons(LeavesTheBall):
+    def craft(self, *networks_and_images: Any, **options: Any) -> Any:
+        made = TestBlendedTarget().craft(*networks_and_images, **options)
+        return Crafted(made.poisons.half(), made.bases, made.final_loss)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(
+            LeavesTheBall,
+            MovesItsBases,
+            RoundsItsPoisons,
+            HooksItsSubstitutes,
+            IgnoresItsTarget,
+            MixesItsTargets,
+        ),
+        *(Freezes, LeavesAHook, IgnoresItsSeed),
+    ],
+)
 def test_a_method_that_breaks_a_promise_fails_its_contract(wrong: Any) -> None:
     with pytest.raises((AssertionError, ValueError)):
         getattr(wrong(), wrong.test)()

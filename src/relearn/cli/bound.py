@@ -157,20 +157,23 @@ def _search(args: argparse.Namespace) -> int:
 
     name, worst = args.model, 0.0
     p = "inf" if name == "T2" else "two"
+    causal = name == "K11-causal"
+
+    def made() -> Any:
+        if not name.startswith("K11"):
+            return CosineAttention(args.width, args.heads, tau=3.0, eps=0.1, fused=False)
+        layer = L2Attention(args.width, args.heads, fused=False)
+        layer.forward = partial(layer.forward, causal=causal)  # type: ignore[method-assign]
+        return layer
+
+    form = "tightest" if name == "K11" else "tight"
+    more = {"masked": causal} if name.startswith("K11") else {}
+    made()  # refuses a number of heads that does not divide the width, before anything is printed
     print(f"{name}: {THEOREMS[name]}, token dimension {args.width}, heads: {args.heads}")
     print("tokens  largest norm / bound  at the starts")
     for length in LENGTHS:
-        layer: Any
-        more: dict[str, Any]
-        if name.startswith("K11"):
-            layer = L2Attention(args.width, args.heads, fused=False)
-            causal = name == "K11-causal"
-            layer.forward = partial(layer.forward, causal=causal)
-            more = dict(form="tight" if causal else "tightest", masked=causal)
-        else:
-            layer = CosineAttention(args.width, args.heads, tau=3.0, eps=0.1, fused=False)
-            more = dict(form="tight")
-        bound = partial(type(layer).lipschitz_bound, length=length, p=p, **more)
+        layer = made()
+        bound = partial(type(layer).lipschitz_bound, length=length, p=p, form=form, **more)
         found = worst_ratio(layer, bound, (length, args.width), p=p, starts=args.starts, steps=args.steps)
         print(f"{length:6}  {found.ratio:20.4f}  {found.first:13.4f}", flush=True)
         worst = max(worst, found.ratio)

@@ -9,13 +9,14 @@ from torch import Tensor
 def accuracy(logits: Tensor, labels: Tensor) -> float:
     r"""Fraction of samples whose largest logit is their label: :math:`\frac1n |\{i : \arg\max_c z_{ic} = y_i\}|`.
 
-    Shapes: logits (n, C), labels (n,). Of equal logits, the first counts as the largest.
+    Shapes: logits (n, C), labels (n,). Of equal logits, the first counts as the largest. A sample with a NaN
+    among its logits is wrong.
 
     Raises:
         ValueError: no samples, or shapes that do not match.
     """
     _check(logits, labels)
-    return float((logits.argmax(1) == labels.to(logits.device)).double().mean())
+    return float(_right(logits, labels.to(logits.device)).mean())
 
 
 def per_class_accuracy(logits: Tensor, labels: Tensor, *, classes: int) -> Tensor:
@@ -29,9 +30,14 @@ def per_class_accuracy(logits: Tensor, labels: Tensor, *, classes: int) -> Tenso
         found = f"{int(labels.min())} to {int(labels.max())}"
         raise ValueError(f"labels run from {found}; allowed: 0 to {classes - 1}")
     labels = labels.to(logits.device)
-    right = (logits.argmax(1) == labels).double()
+    right = _right(logits, labels)
     count = torch.bincount(labels, minlength=classes).double()
     return (torch.bincount(labels, weights=right, minlength=classes) / count).cpu()
+
+
+def _right(logits: Tensor, labels: Tensor) -> Tensor:
+    # To argmax, NaN is the largest number: a network that has diverged would be right on all of class 0.
+    return ((logits.argmax(1) == labels) & ~logits.isnan().any(1)).double()
 
 
 def _check(logits: Tensor, labels: Tensor) -> None:

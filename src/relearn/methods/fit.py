@@ -11,6 +11,7 @@ checkpoint.
 The loop is deterministic and resumes exactly. Every epoch draws its sample order, augmentation and dropout masks from generators seeded
 by (seed, epoch) alone. A checkpoint between epochs stores the parameters, the optimiser's moments and the epoch number. Within an epoch
 it also stores the generators' states and the number of batches seen; on resuming, those batches are generated again and skipped.
+On a CPU the masks of ``nn.Dropout`` are those of :mod:`relearn.methods.cheap_dropout`, whatever the gradient strategy.
 
 A call has no side effect other than the trained model: torch's global generators return to their state before the call, every
 module to its mode (training or evaluation), and every parameter to its ``grad``.
@@ -34,6 +35,7 @@ from relearn.methods import fit_state
 from relearn.methods.acceleration import compiled
 from relearn.methods.augmentation import Augment, Mix, crop_and_flip
 from relearn.methods.batch_source import Batch, Resident, Source, outputs, pixels, rows, share
+from relearn.methods.cheap_dropout import cheap_masks
 from relearn.methods.ema import EMA
 from relearn.methods.fit_arguments import at_least_one, check_kinds, length_of, scalar_loss
 from relearn.methods.loss_meter import LossMeter
@@ -285,6 +287,7 @@ def fit(
             mean.restore(state)
         if parallel:
             stack.enter_context(parallel.synchronised(model, device))
+        stack.enter_context(cheap_masks([model]))
         stack.enter_context(compiled(model))
         model.train(training_mode)
         while not over() and fitted.outcome == "ok":

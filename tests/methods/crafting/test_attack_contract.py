@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from relearn.methods import bullseye_polytope, crafting
+from relearn.methods import bullseye_polytope, convex_polytope, crafting
+from relearn.testing import small_network
 
 SETTINGS = {"eps": 0.1, "lr": 0.04, "iterations": 8, "dropout": True, "seed": 0}
 
@@ -119,6 +120,17 @@ def test_a_loss_that_is_not_finite_stops_the_run(attack, problem, kind: str) -> 
     assert (found.outcome, found.outcome_step) == ("diverged", 4) and len(found.history) == 3
     assert found.outcome_reason and "not finite" in found.outcome_reason
     crafting.assert_in_ball(found.poisons, found.bases, 0.1)
+
+
+def test_the_reason_names_the_target_whose_loss_is_not_finite() -> None:
+    """A black image has no features in a network without biases, and the loss is relative to their norm."""
+    bases, targets = torch.rand(2, 2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    targets[1] = 0.0
+    net = small_network(0)
+    assert not net.features(targets[1:]).any() and net.features(targets[:1]).any()
+    found = convex_polytope.craft([net], bases, targets, iterations=2)
+    assert found.outcome_reason == "the loss is not finite, of target 1"
+    assert torch.equal(found.poisons, found.bases)
 
 
 def live_bytes() -> int:

@@ -206,7 +206,7 @@ def _gradient(
 ) -> tuple[float, Tensor, str | None]:
     """Loss (sum over substitutes, mean over targets), its gradient w.r.t. the poisons, and the reason if either is not finite."""
     gradient = torch.zeros_like(state.poisons)
-    total = state.poisons.new_zeros(())
+    losses = state.poisons.new_zeros(len(state.poisons))
     for i, net in enumerate(substitutes):
         found: list[Tensor] = []
         for part in parts:
@@ -219,14 +219,15 @@ def _gradient(
             last = state.coefficients[i][part] if i in state.coefficients else None
             loss, coefficients = objective.part(part).loss(read, target, last)
             gradient[part] += torch.autograd.grad(loss.sum(), poisons)[0]
-            total = total + loss.detach().sum()
+            losses[part] += loss.detach()
             if coefficients is not None:
                 found.append(coefficients)
         if found:
             state.coefficients[i] = torch.cat(found)
-    mean = float(total) / len(state.poisons)
+    mean = float(losses.mean())
     if not math.isfinite(mean):
-        return mean, gradient, "the loss is not finite"
+        bad = (~losses.isfinite()).nonzero().flatten().tolist() or range(len(losses))
+        return mean, gradient, f"the loss is not finite, of target {', '.join(map(str, bad))}"
     if not torch.isfinite(gradient).all():
         return mean, gradient, "the gradient is not finite"
     return mean, gradient, None

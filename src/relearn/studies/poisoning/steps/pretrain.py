@@ -36,7 +36,6 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     from relearn.data.arrays import load_prepared
     from relearn.measures.accuracy import accuracy
     from relearn.measures.embed import embed
-    from relearn.methods.cheap_dropout import cheap_masks
     from relearn.methods.fit import fit
     from relearn.models import create, files
     from relearn.runs.checkpoint import Checkpoint
@@ -59,7 +58,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     seed = zlib.crc32("/".join((*sorted(run.labels.values()), str(run.seed))).encode())
     torch.manual_seed(seed)
     net = create(**description).to(device)
-    with cheap_masks([net]), Progress(f"pretrain {settings.architecture}") as progress:
+    with Progress(f"pretrain {settings.architecture}") as progress:
         fitted = fit(
             net,
             (images, labels),
