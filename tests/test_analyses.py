@@ -60,9 +60,9 @@ def against_rezero_deit() -> list[tuple[float, float]]:
     runs = runs[(runs["labels.suite"] == "residual") & runs["labels.rate"].isna()]
     found = []
     for _, depth in runs.groupby("labels.depth"):
-        best = depth.pivot(index="seed", columns="labels.variant", values="metrics.accbest_frac")
-        for scheme in best.columns.drop("rezero_deit"):
-            difference = 100 * (best[scheme] - best["rezero_deit"])
+        last = depth.pivot(index="seed", columns="labels.variant", values="metrics.acc_frac")
+        for scheme in last.columns.drop("rezero_deit"):
+            difference = 100 * (last[scheme] - last["rezero_deit"])
             half = stats.t.ppf(0.975, len(difference) - 1) * difference.sem()
             found.append((difference.mean() - half, difference.mean() + half))
     return found
