@@ -131,7 +131,10 @@ def verdict(claimed: Side, interval: Interval, same: float | None = None) -> str
 
 
 def weakest(verdicts: Iterable[str]) -> str:
-    """The verdict of a claim that requires all of several comparisons (each at 95%; no correction is needed)."""
+    """The verdict of a claim that requires all of several comparisons, each at 95%.
+
+    ``reproduced`` needs no correction for their number. ``contradicted`` has none, so many comparisons contradict more often by chance.
+    """
     return min(verdicts, key=ORDER.index)
 
 
