@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from relearn.report.claims import judge
 from relearn.report.comparisons import Comparison, Finding
 from relearn.report.statistics import Interval
-from relearn.report.verdicts import CODES, ORDER, Above, Within, shortcomings, verdict, weakest
+from relearn.report.verdicts import CODES, ORDER, Above, Within, shortcomings, verdict, weakest, widened
 
 from .test_undecided import part
 
@@ -93,6 +94,48 @@ def test_more_doubt_only_moves_towards_the_middle(interval, more):
 def test_a_margin_does_not_know_left_from_right(interval):
     mirrored = Interval(-interval.estimate, -interval.high, -interval.low)
     assert verdict(Within(-0.5, 0.5), interval) == verdict(Within(-0.5, 0.5), mirrored)
+
+
+def test_comparisons_without_any_effect_contradict_a_claim_as_rarely_as_one_does():
+    """Normal estimates of nothing: one of eight lies wholly below zero in 18% of cases, corrected in at most 2.5%."""
+    rng, count, cases = np.random.default_rng(0), 8, 4000
+    rates = {}
+    for among in (1, count):
+        found = [
+            any(
+                verdict(Above(0.0), Interval(x, x - 1.96, x + 1.96), among=among) == "contradicted"
+                for x in row
+            )
+            for row in rng.normal(size=(cases, count))
+        ]
+        rates[among] = np.mean(found)
+    assert rates[1] == pytest.approx(1 - 0.975**count, abs=0.02)
+    assert rates[count] == pytest.approx(1 - (1 - 0.025 / count) ** count, abs=0.008)
+
+
+@pytest.mark.parametrize(("among", "factor"), [(1, 1.0), (2, 2.241403 / 1.959964), (8, 2.734369 / 1.959964)])
+def test_an_interval_is_widened_by_the_ratio_of_the_quantiles(among: int, factor: float) -> None:
+    wide = widened(Interval(1.0, 0.5, 3.0), among)
+    assert (wide.estimate, wide.low, wide.high) == pytest.approx(
+        (1.0, 1 - 0.5 * factor, 1 + 2 * factor), rel=1e-5
+    )
+    with pytest.raises(ValueError, match="among: found 0, allowed: 1 or more"):
+        widened(wide, 0)
+
+
+@given(intervals, st.integers(1, 40))
+def test_more_comparisons_only_turn_contradicted_into_inconclusive(interval, among):
+    alone, one_of_many = (verdict(Above(0.1), interval, among=count) for count in (1, among))
+    assert one_of_many == alone or (alone, one_of_many) == ("contradicted", "inconclusive")
+
+
+def test_one_of_several_comparisons_must_miss_by_more_and_one_set_aside_does_not_count() -> None:
+    near, good = of("A: best", -0.41, -0.01), of("B: best", 0.1, 0.3)
+    assert judged(near, weak="none")["verdict"] == "contradicted"
+    both = judged(near, good, weak="none")
+    assert both["verdict"] == both["parts"][0].verdict == "inconclusive" and both["main"].name == "A: best"
+    assert judged(near, good, weak="B")["verdict"] == "contradicted"
+    assert judged(near, replace(good, decides=False), weak="none")["verdict"] == "contradicted"
 
 
 @given(st.lists(st.sampled_from(ORDER), min_size=1))

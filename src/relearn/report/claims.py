@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -189,6 +189,8 @@ def judge(finding: Finding, power: Power) -> dict[str, Any]:
     if weak and strong and all(map(subject, compared)):
         compared, reasons = strong, ()
         missing += tuple(f"{name}: {'; '.join(lacks)}" for name, lacks in weak.items())
+    counted = {id(part): replace(part, among=len(compared)) for part in compared}
+    parts, compared = tuple(counted.get(id(part), part) for part in parts), list(counted.values())
     says = weakest(part.verdict for part in compared)
     return {
         "verdict": "underpowered" if reasons else says,

@@ -51,7 +51,8 @@ class Comparison:
     ``decides`` is False for a comparison that is only shown with the claim; ``role`` is the role of the networks
     whose accuracy must suffice. ``over`` is the unit that the interval resamples: targets, or seeds, for which a
     trial is a whole run and the keys are (network, seed, 0). ``units`` are the independent numbers behind it.
-    ``chosen_from`` has the keys of all trials that were made, if ``keys`` are those of them with a certain outcome.
+    ``chosen_from`` has the keys of all trials that were made, if ``keys`` are those of them with a certain outcome. ``among`` is the number
+    of comparisons that the claim requires, this one included.
     """
 
     name: str
@@ -69,11 +70,12 @@ class Comparison:
     over: str = "targets"
     units: Units | None = None
     chosen_from: tuple[Key, ...] = ()
+    among: int = 1
 
     @property
     def verdict(self) -> str:
         same = (1.0 if self.unit == "ratio" else 0.0) if self.difference else None
-        return verdict(self.claimed, self.interval, same)
+        return verdict(self.claimed, self.interval, same, self.among)
 
     @property
     def pairs(self) -> set[tuple[str, int]]:
