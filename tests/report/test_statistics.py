@@ -200,7 +200,7 @@ def test_equal_shares_are_no_certainty():
         layers.low < networks.low and layers.high > networks.high
     )  # five layers that go together are one outcome
     layers = clustered_share([1.0] * 3, range(3), units=37)
-    assert layers.low == pytest.approx(0.025 ** (1 / 111))
+    assert layers == three  # whether the layers of a network go together cannot be seen if all agree
 
 
 def test_victims_of_one_target_that_fall_together_count_once():

@@ -85,7 +85,7 @@ def clustered_share(shares: Sequence[float], clusters: Sequence[Hashable], units
     ======  ========================================================================
 
     Korn and Graubard 1998 (Survey Methodology 24, 193-201). The interval has a positive width even if all trials agree:
-    G u trials then count, because the trials of one cluster may go together. The more the clusters differ, the fewer trials count.
+    G trials then count, because the trials of one cluster may go together. The more the clusters differ, the fewer trials count.
     Clusters with a single binary outcome are independent trials. A single cluster with a mean between 0 and 1 gives [0, 1].
 
     Raises:
@@ -117,7 +117,7 @@ def effective_trials(
     # one binary outcome per cluster; of several that all agree within each cluster, the clusters decide
     independent = groups == len(values) and units == 1 and bool(np.isin(values, (0, 1)).all())
     if not 0 < p < 1:
-        trials = float(groups * units)
+        trials = float(groups)
     elif variance > 1e-18 and not independent:
         few = _z(CONFIDENCE) / float(special.stdtrit(groups - 1, 0.5 + CONFIDENCE / 2))
         trials = min(trials, p * (1 - p) / variance * few**2)
