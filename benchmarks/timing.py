@@ -97,8 +97,18 @@ def report(
 
 
 def keep(name: str, document: Mapping[str, Any]) -> None:
-    """Write a benchmark's result into results.json in place of its last one; one line a fact, and one a row."""
-    RESULTS.write_text(_pretty(dict(sorted((_kept() | {name: document}).items()))) + "\n", encoding="utf-8")
+    """Write a benchmark's result into results.json in place of its last one; one line a fact, and one a row; six digits."""
+    kept = _rounded(dict(sorted((_kept() | {name: document}).items())))
+    RESULTS.write_text(_pretty(kept) + "\n", encoding="utf-8")
+
+
+def _rounded(value: Any) -> Any:
+    """The same with floats of six significant digits, more than a timing repeats."""
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(one) for one in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _kept() -> dict[str, Any]:

@@ -13,4 +13,5 @@ STUDY = Study(
         *("merge_scores", "train_images_adversarially", "check_gradient"),
     ),
     figures=figures_of("freelb", "clean_robust"),
+    unpublished={"finetune": ("history.csv",)},
 )

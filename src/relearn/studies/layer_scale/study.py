@@ -9,4 +9,5 @@ STUDY = Study(
     chapter="",
     steps=steps_of("layer_scale", "prepare_images", "train_vision"),
     figures=figures_of("layer_scale", "branch_ratios", "by_depth"),
+    unpublished={"train_vision": ("history.csv",)},
 )

@@ -14,4 +14,9 @@ STUDY = Study(
         *("train_vision", "patch_similarity", "throughput"),
     ),
     figures=figures_of("long_short", "cost_curves", "layer_similarity", "norm_ratios"),
+    unpublished={
+        "train_lra": ("history.csv",),
+        "convert_roberta": ("history.csv",),
+        "train_vision": ("history.csv",),
+    },
 )

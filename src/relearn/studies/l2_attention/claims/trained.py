@@ -134,7 +134,7 @@ def deeper_without_warmup(evidence: Evidence) -> Finding:
     A DP model fails if none of its recipes ends with outcome ok (validation NLL at least 0.05 nats below the unigram NLL) and
     a test NLL below that of the 10-layer DP model of the same seed. An L2 model trains if one of its recipes ends with outcome
     ok and a test NLL below the bigram NLL; above it, its attention need not do anything. Both are measured as shares over seeds,
-    and "every" allows one exception in twenty.
+    and "every" allows one exception in twenty. The claim is a contrast, so it needs both: no colon sets the kinds of attention apart.
 
     Shown in addition: the same for DP models whose maps are initialised in L2's range, and the change of the NLL from 10 to 18
     layers.
@@ -143,7 +143,7 @@ def deeper_without_warmup(evidence: Evidence) -> Finding:
     control = _all_fail(evidence, CONTROL, "DP with L2's initialisation, deeper than 10 layers")
     missing = [] if parts[0] else ["no runs for DP at 10 layers and deeper"]
     for attention in ("l2_tied", "contractive"):
-        name = f"{NAMES[attention]} of {DEEPEST} layers: share of trainings below the bigram NLL"
+        name = f"{NAMES[attention]} of {DEEPEST} layers, share of trainings below the bigram NLL"
         own = _ended(evidence, attention)
         part = level(name, own, ALWAYS, role="language", notes=_outcomes(evidence, attention))
         parts.append(part)
@@ -160,7 +160,7 @@ def deeper_without_warmup(evidence: Evidence) -> Finding:
 def _all_fail(evidence: Evidence, attention: str, models: str) -> Comparison | None:
     """The comparison "every training of these models fails"; a share is counted over the depths above 10."""
     depths = sum(layers > TENTH for layers in language_runs(evidence, attention, FIXED))
-    name, failed = f"{models}: share of trainings that fail", _failures(evidence, attention)
+    name, failed = f"{models}, share of trainings that fail", _failures(evidence, attention)
     notes = _outcomes(evidence, attention)
     return level(name, failed, ALWAYS, role="language", notes=notes, units=float(depths or 1))
 
