@@ -36,9 +36,6 @@ def make_optimiser(
     ``weight_decay`` :math:`\lambda` is the L2 term :math:`g \leftarrow g + \lambda\theta` for ``sgd``, ``adam`` and ``radam`` (Liu et al.
     2020), and decoupled, :math:`\theta \leftarrow (1 - \eta\lambda)\theta`, for ``adamw``.
 
-    torch's fused step updates all parameters in one call (there is none for ``radam``): its default on the CPU is some ten calls for each
-    parameter, a fifth of the training time of a deep and narrow network.
-
     Args:
         eps: added to the square root of the second moment by the optimisers that have one (all but ``sgd``).
         decay, lr_scale: see :func:`parameter_groups`; every group stores its factor as ``group["lr_scale"]``.
@@ -51,11 +48,11 @@ def make_optimiser(
         raise ValueError("model: no parameter requires a gradient (required: at least one)")
     rates: dict[str, Any] = {"lr": lr, "betas": tuple(betas), "eps": eps}
     if name == "sgd":
-        return torch.optim.SGD(groups, lr=lr, momentum=momentum, nesterov=nesterov, fused=True)
+        return torch.optim.SGD(groups, lr=lr, momentum=momentum, nesterov=nesterov)
     if name == "adam":
-        return torch.optim.Adam(groups, **rates, fused=True)
+        return torch.optim.Adam(groups, **rates)
     if name == "adamw":
-        return torch.optim.AdamW(groups, **rates, fused=True)
+        return torch.optim.AdamW(groups, **rates)
     if name == "radam":
         return torch.optim.RAdam(groups, **rates)
     raise ValueError(f"optimizer: found {name!r}, allowed are {', '.join(OPTIMISERS)}")

@@ -96,7 +96,7 @@ def _rows(
         return []
     named = {**dict.fromkeys(FIELDS), "panel": panel, "series": series, "place": place}
     named |= {"counts": int(counts), "runs": " ".join(runs)}
-    rows = [{**named, "seed": seed, **dict(zip("xy", row)), "seeds": 1} for seed, row in zip(seeds, values)]
+    rows = [{**named, "seed": seed, **dict(zip("xy", row))} for seed, row in zip(seeds, values)]
     mean: dict[str, Any] = {**named, "seeds": len(seeds)}
     for axis, column in zip("xy", zip(*values)):
         mean[axis], mean[f"{axis}_low"], mean[f"{axis}_high"], _ = spread(list(column))
