@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, Literal
 
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from relearn.maths.spectral_draw import spectral_normal_
 from relearn.models.cross_windows import CrossShapedAttention, Similarity
@@ -27,15 +26,6 @@ STARTS: dict[str, Callable[[Tensor], object]] = {
     "truncated": partial(nn.init.trunc_normal_, std=0.02),
 }
 """Initialisations of qi2023's table 3: equation 5 (flattened kernels), its numerator, N(0, 0.02²) truncated at ±2."""
-
-
-class _Undrawn(TorchFunctionMode):
-    """Context in which linear layers and convolutions do not draw torch's default weights, because a start draws all of them."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is nn.init.kaiming_uniform_:
-            return args[0] if args else kwargs["tensor"]
-        return func(*args, **(kwargs or {}))
 
 
 class LipsFormer(Pyramid):
@@ -148,8 +138,7 @@ class LipsFormer(Pyramid):
         def stem(channels: int, dim: int, sides: Grid, patch: int) -> nn.Module:
             return PatchEmbed(sides, patch, channels, dim, norm_layer=named, output_fmt="NHWC")
 
-        with _Undrawn():
-            super().__init__(stem=stem, halving=halving, block=block, last_norm=named, depths=depths, **size)
+        super().__init__(stem=stem, halving=halving, block=block, last_norm=named, depths=depths, **size)
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Conv2d):
                 STARTS[start](module.weight)
