@@ -66,9 +66,9 @@ def test_three_trainings_of_three_are_a_direction_and_none_of_three_no_certainty
     assert (mixed.low, mixed.high) == (clopper_pearson(2, 3).low, clopper_pearson(2, 3).high)
 
 
-def test_a_share_counted_from_layers_has_their_number_and_an_accuracy_has_students_t():
+def test_a_share_of_layers_that_all_agree_counts_seeds_and_an_accuracy_has_students_t():
     layers = level("layers", of(1.0, 1.0), Above(0.95, strict=False), units=40)
-    assert layers.verdict == "reproduced" and layers.interval.low == pytest.approx(0.025 ** (1 / 80))
+    assert layers.verdict == "direction" and layers.interval.low == pytest.approx(0.025 ** (1 / 2))
     accuracies = [0.7, 0.72, 0.71]
     found = level("accuracy", of(*accuracies), Above(0.6)).interval
     assert found == student_mean(accuracies)
