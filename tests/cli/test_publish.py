@@ -284,9 +284,9 @@ def test_curves_of_trainings_that_choose_a_rate_and_large_files_are_left_out(
     monkeypatch.setattr(provenance, "code", lambda version: clean)
     for name, labels in (("chooses", {"suite": "tuning"}), ("trains", {"suite": "residual"})):
         made = Run(
-            tmp_path / "runs/layer_scale/train_vision" / name / "seed0",
-            study="layer_scale",
-            paper="touvron2021",
+            tmp_path / "runs/lipsformer/train_vision" / name / "seed0",
+            study="lipsformer",
+            paper="qi2023",
             step="train_vision",
             labels=labels,
             scale="mini",

@@ -120,7 +120,7 @@ def widened(interval: Interval, among: int) -> Interval:
     r"""The interval whose confidence is 95% for ``among`` comparisons together (Bonferroni).
 
     Both arms are multiplied by :math:`z_{1 - 0.025/m} / z_{0.975}` for m comparisons, as for a normal estimate: 1.14 for two, 1.40 for
-    eight.
+    eight. For shares, whose intervals are exact, this is too wide rather than too narrow.
 
     Raises:
         ValueError: ``among`` below 1.
