@@ -2,8 +2,6 @@
 
 A package that registers a method (:mod:`relearn.runs.plugins`) tests it by a subclass that says how to make one::
 
-    from relearn.testing import DefenceContract
-
     class TestMyFilter(DefenceContract):
         def make(self):
             return MyFilter(fraction=0.2)
@@ -159,8 +157,8 @@ class DefenceContract:
 def hooked(model: nn.Module) -> list[str]:
     """Names of the modules and parameters of ``model`` that have a hook."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    modules = [name for name, one in model.named_modules() if any(getattr(one, kind) for kind in kinds)]
-    return modules + [name for name, one in model.named_parameters() if one._backward_hooks]
+    modules = (name for name, one in model.named_modules() if any(getattr(one, kind) for kind in kinds))
+    return [*modules, *(name for name, one in model.named_parameters() if one._backward_hooks)]
 
 
 def small_network(seed: int, dropout: float = 0.2) -> nn.Module:
@@ -191,9 +189,7 @@ class AttackContract:
         """Call the attack, with its own arguments added; ``options`` are eps, iterations, seed, log, checkpoint and so on."""
         raise NotImplementedError
 
-    def _craft(
-        self, substitutes: list[nn.Module] | None = None, other: Tensor | None = None, **options: Any
-    ) -> Any:
+    def _craft(self, substitutes: Any = None, other: Tensor | None = None, **options: Any) -> Any:
         draw = torch.Generator().manual_seed(1)
         bases, targets = torch.rand(2, 3, 8, 8, generator=draw), torch.rand(2, 3, 8, 8, generator=draw)
         targets = targets if other is None else torch.stack([targets[0], other])
@@ -219,8 +215,10 @@ class AttackContract:
         assert torch.equal(torch.get_rng_state(), state), "the global random state changed"
 
     def test_each_target_has_poisons_of_its_own(self) -> None:
-        other = torch.rand(3, 8, 8, generator=torch.Generator().manual_seed(2))
-        first, second = self._craft().poisons, self._craft(other=other).poisons
+        first, second = (
+            self._craft().poisons,
+            self._craft(other=torch.linspace(0, 1, 192).view(3, 8, 8)).poisons,
+        )
         assert torch.equal(first[1], second[1]) != self.reads_targets, "does `reads_targets` say the truth?"
         torch.testing.assert_close(second[0], first[0], msg="another target's pixels changed these poisons")
 
@@ -396,8 +394,7 @@ class InitialisationContract:
         assert one.outcome == "ok" and one.outcome_step is None
 
     def test_the_seed_decides_what_it_draws(self) -> None:
-        models = [small_network(0), small_network(0)]
-        for seed, model in enumerate(models):
+        for seed, model in enumerate(models := [small_network(0), small_network(0)]):
             self.initialise(model, nn.functional.cross_entropy, self._images(), seed=seed)
-        same = all(torch.equal(a, b) for a, b in zip(*(model.parameters() for model in models)))
-        assert same != self.draws, "does `draws` say the truth?"
+        pairs = zip(*(model.parameters() for model in models))
+        assert all(torch.equal(a, b) for a, b in pairs) != self.draws, "does `draws` say the truth?"

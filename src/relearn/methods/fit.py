@@ -11,7 +11,6 @@ checkpoint.
 The loop is deterministic and resumes exactly. Every epoch draws its sample order, augmentation and dropout masks from generators seeded
 by (seed, epoch) alone. A checkpoint between epochs stores the parameters, the optimiser's moments and the epoch number. Within an epoch
 it also stores the generators' states and the number of batches seen; on resuming, those batches are generated again and skipped.
-On a CPU the masks of ``nn.Dropout`` are those of :mod:`relearn.methods.cheap_dropout`, whatever the gradient strategy.
 
 A call has no side effect other than the trained model: torch's global generators return to their state before the call, every
 module to its mode (training or evaluation), and every parameter to its ``grad``.
