@@ -2,6 +2,8 @@
 
 A package that registers a method (:mod:`relearn.runs.plugins`) tests it by a subclass that says how to make one::
 
+    from relearn.testing import DefenceContract
+
     class TestMyFilter(DefenceContract):
         def make(self):
             return MyFilter(fraction=0.2)
@@ -215,10 +217,8 @@ class AttackContract:
         assert torch.equal(torch.get_rng_state(), state), "the global random state changed"
 
     def test_each_target_has_poisons_of_its_own(self) -> None:
-        first, second = (
-            self._craft().poisons,
-            self._craft(other=torch.linspace(0, 1, 192).view(3, 8, 8)).poisons,
-        )
+        other = torch.linspace(0, 1, 192).view(3, 8, 8)
+        first, second = self._craft().poisons, self._craft(other=other).poisons
         assert torch.equal(first[1], second[1]) != self.reads_targets, "does `reads_targets` say the truth?"
         torch.testing.assert_close(second[0], first[0], msg="another target's pixels changed these poisons")
 

@@ -193,6 +193,19 @@ def test_rows_of_the_history_by_epochs_or_by_steps_and_evaluation_among_them():
     assert total == pytest.approx(sum(row["loss"] * 3 for row in plain), rel=1e-12)
 
 
+def test_masks_are_the_cheap_ones_in_training_and_the_layer_is_afterwards_as_it_was():
+    seen = []
+
+    def watching(model, loss, batch):
+        seen.append("forward" in vars(model[1]))
+        return plain_gradient(model, loss, batch)
+
+    net = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 2))
+    data = torch.randn(8, 3), torch.arange(8) % 2
+    fit(net, data, loss=cross_entropy, steps=2, batch_size=4, lr=0.1, gradient=watching)
+    assert seen == [True, True] and "forward" not in vars(net[1])
+
+
 @pytest.mark.parametrize("check_every", [1, 4, 100])
 @pytest.mark.parametrize("bad,above", [(float("inf"), None), (float("nan"), None), (50.0, 40.0)])
 def test_a_divergence_found_late_has_its_exact_step(check_every, bad, above):

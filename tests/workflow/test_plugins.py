@@ -132,20 +132,18 @@ class RoundsItsPoisons(LeavesTheBall):
         return Crafted(made.poisons.half(), made.bases, made.final_loss)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        *(
-            LeavesTheBall,
-            MovesItsBases,
-            RoundsItsPoisons,
-            HooksItsSubstitutes,
-            IgnoresItsTarget,
-            MixesItsTargets,
-        ),
-        *(Freezes, LeavesAHook, IgnoresItsSeed),
-    ],
+WRONG_ATTACKS = (
+    LeavesTheBall,
+    MovesItsBases,
+    RoundsItsPoisons,
+    HooksItsSubstitutes,
+    IgnoresItsTarget,
+    MixesItsTargets,
 )
+WRONG_STARTS = Freezes, LeavesAHook, IgnoresItsSeed
+
+
+@pytest.mark.parametrize("wrong", WRONG_ATTACKS + WRONG_STARTS)
 def test_a_method_that_breaks_a_promise_fails_its_contract(wrong: Any) -> None:
     with pytest.raises((AssertionError, ValueError)):
         getattr(wrong(), wrong.test)()

@@ -423,7 +423,7 @@ def deep(root, *, dp=(None, None), tied=1.0, contractive=1.1, tenth=1.0, outcome
         (
             {"dp": (0.99, None)},
             "inconclusive",
-        ),  # 12 layers are better than 10: 50% [12, 88], widened for three comparisons
+        ),  # 12 layers are better than 10: 50% [12, 88], widened for three
         ({"dp": (0.99, 0.98)}, "contradicted"),  # and so are 18
         ({"outcome": "not_converged"}, "contradicted"),
         ({"tied": 2.39}, "direction"),
