@@ -1,4 +1,4 @@
-"""The cheap dropout of crafting and of pre-training: its probability, its expectation, its gradient, and what it leaves behind."""
+"""The cheap dropout of trainings and of crafting: its probability, its expectation, its gradient, and what it leaves behind."""
 
 import math
 
@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from relearn.methods.cheap_dropout import cheap_masks, dropout
+from relearn.methods.dropout_masks import MaskReplay
 
 
 @pytest.mark.parametrize("p", [0.25, 0.1, 1 / 3, 0.9])
@@ -52,3 +53,19 @@ def test_the_context_changes_plain_dropout_only_and_restores_it():
     with cheap_masks(nets):
         assert shared.forward is own
     assert vars(shared)["forward"] is own
+
+
+def test_a_replay_repeats_the_masks_and_takes_no_other_call():
+    net, masks, x = nn.Sequential(nn.Dropout(0.3), nn.Dropout(0.3)), MaskReplay(), torch.ones(4, 9)
+    with cheap_masks([net]):
+        with masks.drawing():
+            first = net(x)
+        with masks.again():
+            assert torch.equal(net[0](x), net[0](x)) is False  # the two masks of the first pass, in order
+        with masks.again():
+            assert torch.equal(net(x), first)
+        with masks.again(), pytest.raises(ValueError, match=r"dropout call 1: found cheap_mask of \(2, 9\)"):
+            net(x[:2])
+        with masks.again(), pytest.raises(ValueError, match=r"call 3: found cheap_mask .*allowed: 2 calls"):
+            net[1](net(x))
+        assert not torch.equal(net(x), first)

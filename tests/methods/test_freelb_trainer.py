@@ -14,6 +14,7 @@ import torch
 import transformers
 from torch.nn.functional import cross_entropy
 
+from relearn.methods.cheap_dropout import cheap_masks
 from relearn.methods.dropout_masks import MaskReplay
 from relearn.methods.fit import fit
 from relearn.methods.freelb import FreeLB
@@ -124,7 +125,8 @@ class Told(FreeLBTrainer):
 
     def training_step(self, net, inputs, *more):
         self.told = [*getattr(self, "told", []), (inputs, torch.get_rng_state())]
-        return super().training_step(net, inputs, *more)
+        with cheap_masks([net]):  # those of fit
+            return super().training_step(net, inputs, *more)
 
 
 class Batches:

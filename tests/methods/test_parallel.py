@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from relearn.measures.virtual_batch import compare
+from relearn.measures.virtual_batch import DRAWS, compare
 from relearn.methods import parallel
 from relearn.methods.augmentation import compose, crop_and_flip, cutout
 from relearn.methods.batch_source import Resident
@@ -158,7 +158,7 @@ class Masks(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        if func is torch.ops.aten.bernoulli_.float:
+        if func in DRAWS:
             self.found.append(out.clone())
         return out
 

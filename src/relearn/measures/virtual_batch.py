@@ -9,7 +9,8 @@ zhu2022, section 3.3: with the recorded perturbations δ_t and dropout masks m_t
 where L is a mean over the batch. The right side is one forward and one backward pass of ordinary autograd; it uses none of the strategy's
 code.
 
-The masks are recorded and replayed on the CPU by a dispatch mode that intercepts ``bernoulli_``, below every module and function.
+The masks are recorded and replayed on the CPU by a dispatch mode that intercepts ``bernoulli_`` and
+:data:`relearn.maths.cheap_mask.cheap_mask`, below every module and function.
 The equality does not hold for networks in which samples interact (batch normalisation).
 """
 
@@ -23,7 +24,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from relearn.maths.cheap_mask import cheap_mask
+
 Loss = Callable[..., Tensor]
+
+
+DRAWS = {torch.ops.aten.bernoulli_.float, cheap_mask.default}
 
 
 class Compared(NamedTuple):
@@ -110,7 +116,7 @@ class _Written(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
-        if func is torch.ops.aten.bernoulli_.float:
+        if func in DRAWS:
             self.masks.append(found.clone())
         return found
 
@@ -127,14 +133,14 @@ class _Given(TorchDispatchMode):
         self.masks, self.place = masks, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is not torch.ops.aten.bernoulli_.float:
+        if func not in DRAWS:
             return func(*args, **(kwargs or {}))
         mask = self.masks[self.place] if self.place < len(self.masks) else None
         if mask is None or mask.shape != args[0].shape:
             found = tuple(args[0].shape)
             raise ValueError(f"masks: the virtual batch draws one of {found} (allowed: those of the passes)")
         self.place += 1
-        return args[0].copy_(mask)
+        return mask.clone() if func is cheap_mask.default else args[0].copy_(mask)
 
 
 def _gradients(model: nn.Module) -> dict[str, Tensor]:

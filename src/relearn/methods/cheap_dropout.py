@@ -1,17 +1,15 @@
-"""Dropout masks that cost less than torch's on a CPU, which draws a Bernoulli number for each entry."""
+"""Dropout with the cheap masks of :mod:`relearn.maths.cheap_mask` in layers of torch."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-LEVELS = 2**16
+from relearn.maths.cheap_mask import LEVELS, cheap_mask
 
 
 @contextmanager
@@ -32,12 +30,10 @@ def cheap_masks(networks: Sequence[nn.Module]) -> Iterator[None]:
 def dropout(layer: nn.Dropout, x: Tensor) -> Tensor:
     """x with entries zeroed with probability q and the others divided by 1 - q, where q is p rounded to a multiple of 2⁻¹⁶.
 
-    One random int64 of torch's generator serves four entries. Accelerators, and a p that rounds to 0 or 1, use torch's own function.
+    Accelerators, and a p that rounds to 0 or 1, use torch's own function.
     """
     cut = round(layer.p * LEVELS)
     if not layer.training or x.device.type != "cpu" or not 0 < cut < LEVELS:
         return F.dropout(x, layer.p, layer.training, layer.inplace)
-    words, ends = math.ceil(x.numel() / 4), torch.iinfo(torch.int64)
-    drawn = torch.randint(ends.min, ends.max, (words,), dtype=torch.int64)
-    kept = drawn.view(torch.int16)[: x.numel()].view(x.shape) >= cut - LEVELS // 2
+    kept = cheap_mask(x.detach(), cut)
     return x * kept.to(x.dtype).mul_(LEVELS / (LEVELS - cut))

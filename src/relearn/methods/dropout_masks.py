@@ -45,6 +45,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from relearn.maths.cheap_mask import cheap_mask
+
 Signature = tuple[Any, ...]
 
 ATTENTION: Callable[..., Any] = F.scaled_dot_product_attention
@@ -69,9 +71,10 @@ DROPOUTS: frozenset[Callable[..., Any]] = _BY_POSITION | frozenset(
         *(torch.rrelu, torch.rrelu_),
         *(ATTENTION, F.multi_head_attention_forward, F.gumbel_softmax),
         *(torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu),
+        cheap_mask,
     }
 )
-"""Functions that draw a mask and apply it."""
+"""Functions that draw a mask and apply it, and the one that draws the masks of dropout in trainings on a CPU."""
 
 DRAWS: frozenset[Callable[..., Any]] = frozenset(
     {
