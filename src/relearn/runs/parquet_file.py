@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from relearn.runs.record_file import RecordError
 
-JSON = b"json"  # in the metadata of a column that holds JSON text
+JSON = b"json"  # in the file's metadata: the names of the columns that hold JSON text
 
 
 def read(path: Path) -> Any:
@@ -30,7 +31,8 @@ def read(path: Path) -> Any:
 
 def json_columns(table: Any) -> set[str]:
     """The columns of a table that hold JSON."""
-    return {field.name for field in table.schema if JSON in (field.metadata or {})}
+    names: list[str] = json.loads((table.schema.metadata or {}).get(JSON, b"[]"))
+    return set(names)
 
 
 def write(path: Path, columns: Mapping[str, Sequence[Any]], json_columns: Collection[str] = ()) -> None:
@@ -45,21 +47,25 @@ def write(path: Path, columns: Mapping[str, Sequence[Any]], json_columns: Collec
     if not any(map(len, columns.values())):
         return
     arrays = [pyarrow.array(values) for values in columns.values()]
-    marks = [{JSON: b""} if name in json_columns else None for name in columns]
-    fields = [pyarrow.field(name, array.type, metadata=m) for name, array, m in zip(columns, arrays, marks)]
+    marked = [name for name in columns if name in json_columns]
     numbers = [
         name for name, array in zip(columns, arrays) if array.type == pyarrow.float64() and varied(array)
     ]
-    parquet.write_table(
-        pyarrow.table(arrays, schema=pyarrow.schema(fields)),
+    table = pyarrow.table(arrays, list(columns))
+    with parquet.ParquetWriter(
         path,
+        table.schema,
         compression="zstd",
         compression_level=22,
         write_statistics=False,
+        store_schema=False,  # the types are Parquet's own
         data_page_size=2**26,
         use_dictionary=[name for name in columns if name not in numbers],
         use_byte_stream_split=numbers,  # halves the size of single-precision values stored as double
-    )
+    ) as writer:
+        writer.write_table(table, row_group_size=max(len(table), 1))
+        if marked:
+            writer.add_key_value_metadata({JSON: json.dumps(marked)})
 
 
 def varied(array: Any) -> bool:
