@@ -68,6 +68,7 @@ Method = Literal[
     "freelb_fresh",
     "freelb_wide",
     "freelb_fresh_wide",
+    "freelb_fresh_as_freelb",
     "yopo_2",
     "yopo_3",
     "yopo_2_whole",

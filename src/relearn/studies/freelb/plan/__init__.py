@@ -30,6 +30,8 @@ from relearn.studies.freelb.plan.settings import (
 
 COMPARED = ("vanilla", "pgd", "freelb")
 """The methods whose networks table 3.5 compares."""
+CHOSEN_BY = {"freelb_fresh_as_freelb": "freelb"}
+"""Controls, and the method whose rate and radius they have."""
 WORD, NUMBER = "[a-z_0-9]+", r"[0-9.e+-]+"
 FINETUNED = {"history": "history.csv", "answers": "answers.csv", "network": "model.safetensors"}
 
@@ -73,7 +75,9 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     decisive = common["decisive"]
 
     def candidates(encoder: str, task: str, method: str) -> list[dict[str, str]]:
-        """The rates and radii to try for a method; vanilla training has no radius."""
+        """The rates and radii to try for a method; vanilla training has no radius, and a control tries none of its own."""
+        if method in CHOSEN_BY:
+            return []
         radii = decisive["radii"][:1] if method == "vanilla" else decisive["radii"]
         return [
             {"encoder": encoder, "task": task, "method": method, "rate": f"{rate:g}", "radius": f"{radius:g}"}
@@ -102,7 +106,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
 
     def tried(encoder: str, task: str, method: str, seed: str) -> list[str]:
         """The records used to choose rate and radius; they have separate seeds, so they are the same for every seed of a run."""
-        cells = candidates(encoder, task, method)
+        cells = candidates(encoder, task, CHOSEN_BY.get(method, method))
         return [tune.path(**cell, seed=seed) for cell in cells for seed in decisive["tuning_seeds"]]
 
     def run_seeds(encoder: str, task: str, **_: str) -> list[int]:

@@ -38,6 +38,7 @@ def strategy_settings(name: str, recipe: Mapping[str, Any], common: Mapping[str,
 
     ``freelb_fresh`` draws new dropout masks in every pass. ``freelb_wide`` and ``freelb_fresh_wide`` multiply radius, step size and
     start norm by ``wide``: the attack with a shared mask is stronger than with fresh masks, so each may need its own radius.
+    ``freelb_fresh_as_freelb`` has the rate and radius that ``freelb`` chooses: the control for a comparison of methods that each choose.
     ``yopo_n`` takes n inner steps of size ``step_size`` / n, and ``yopo_n_whole`` n inner steps of size ``step_size``.
     """
     kind = strategy_of(name)
