@@ -468,6 +468,14 @@ def test_masks_are_compared_at_the_better_radius_of_each(tmp_path):
     assert claim.parts[1].name == "rte: freelb - freelb_fresh"
 
 
+def test_the_control_of_the_masks_is_shown_and_does_not_decide(tmp_path):
+    pretend.several(tmp_path, "rte", vanilla=0.6, freelb=0.8, freelb_fresh=0.78, freelb_fresh_as_freelb=0.82)
+    claim = judged(tmp_path, "mask_reuse")
+    assert claim.verdict == "reproduced" and claim.main.name == "rte: freelb - freelb_fresh"
+    (control,) = [one for one in claim.parts if not one.decides]
+    assert control.name == "rte: freelb - freelb_fresh_as_freelb" and control.interval.estimate == pytest.approx(-0.02)
+
+
 def test_a_difference_of_medians_comes_with_paired_means_and_wins(tmp_path):
     """The medians differ by +1 point where the paired mean is below 0 and most seeds are lost."""
     fresh = [0.79, 0.82, 0.81]

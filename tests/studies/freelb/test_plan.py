@@ -134,6 +134,18 @@ def test_each_method_of_a_decisive_task_has_the_same_search() -> None:
     assert "tried" not in finetune.inputs_of(encoder="albert", task="sst2", method="freelb", seed="0")
 
 
+def test_the_control_of_the_masks_has_the_rate_and_radius_of_freelb() -> None:
+    """It reads FreeLB's search, has none of its own, and differs from FreeLB in the masks only."""
+    families = plan(SMALL, "small")
+    tune, finetune = families["tune_finetune"], families["finetune"]
+    where = {"encoder": "roberta", "task": "sst2"}
+    control, ours = {**where, "method": "freelb_fresh_as_freelb"}, {**where, "method": "freelb"}
+    assert set(finetune.inputs_of(**control, seed="3")["tried"]) == {*tune.paths(task="sst2", method="freelb")}
+    assert not tune.paths(method="freelb_fresh_as_freelb")
+    one, other = finetune.settings_of(**control), finetune.settings_of(**ours)
+    assert one.pop("method") == {**other.pop("method"), "reuse_masks": False} and one == other
+
+
 def test_only_decisive_tasks_have_all_seeds() -> None:
     families, own = plan(SMALL, "small"), SMALL["freelb"]
     few = own["finetune"]["decisive"]["other_seeds"]
