@@ -468,12 +468,14 @@ def test_masks_are_compared_at_the_better_radius_of_each(tmp_path):
     assert claim.parts[1].name == "rte: freelb - freelb_fresh"
 
 
-def test_the_control_of_the_masks_is_shown_and_does_not_decide(tmp_path):
+def test_shared_masks_must_lead_at_the_settings_chosen_for_them_too(tmp_path):
     pretend.several(tmp_path, "rte", vanilla=0.6, freelb=0.8, freelb_fresh=0.78, freelb_fresh_as_freelb=0.82)
     claim = judged(tmp_path, "mask_reuse")
-    assert claim.verdict == "reproduced" and claim.main.name == "rte: freelb - freelb_fresh"
-    (control,) = [one for one in claim.parts if not one.decides]
-    assert control.name == "rte: freelb - freelb_fresh_as_freelb" and control.interval.estimate == pytest.approx(-0.02)
+    assert claim.verdict == "contradicted" and all(one.decides for one in claim.parts)
+    names = {one.name: one.interval.estimate for one in claim.parts}
+    assert names == pytest.approx(
+        {"rte: freelb - freelb_fresh": 0.02, "rte: freelb - freelb_fresh_as_freelb": -0.02}
+    )
 
 
 def test_a_difference_of_medians_comes_with_paired_means_and_wins(tmp_path):
