@@ -90,6 +90,11 @@ def test_other_members_have_welchs_interval(first: list[float], second: list[flo
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-6, abs=1e-9)
 
 
+def test_differences_whose_squares_underflow_have_an_interval() -> None:
+    found = changes._over_members({"a": 0.0, "b": 0.0}, {"c": 0.0, "d": 2.4e-113})
+    assert found is not None and found.low < found.estimate < found.high < 1e-100
+
+
 @given(st.floats(-3, 3), st.floats(-3, 3), st.floats(0.01, 2), st.floats(0.01, 2))
 def test_symmetric_intervals_add_in_squares(a: float, b: float, half_a: float, half_b: float) -> None:
     one = only(side([claim(effect=a, half=half_a)]), side([claim(effect=b, half=half_b)]))

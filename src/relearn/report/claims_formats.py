@@ -50,7 +50,7 @@ def _number(value: float, form: str) -> str:
     if form.endswith("g"):  # three significant digits, no exponent below a million
         return f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
     text = format(value, form)
-    return text if float(text) else format(0.0, form)  # no minus zero
+    return text if float(text) else format(0.0, form.removeprefix("+"))  # what rounds to zero has no sign
 
 
 def format_claimed(part: Comparison | Exact | None) -> str:
