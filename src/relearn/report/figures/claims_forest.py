@@ -39,7 +39,7 @@ CAPTION = (
     "effect, and an interval wholly right of 0 reproduces the claim. A ratio is taken by its logarithm; of a claimed range 1 is the "
     "middle and 0 its ends. Bars are 95% intervals of the comparison that decides; arrows lead out of the picture; a single seed has no "
     "interval. Exact claims, and claims without a stated effect or without a run, show the verdict "
-    "alone; the counts leave out checks of theorems."
+    "alone. A study without a judged claim is left out; the counts leave out checks of theorems."
 )
 AXIS = "distance from the claim's bound, in claimed effects"
 REACH = 3.0
