@@ -267,7 +267,9 @@ def _welch(was: list[float], now: list[float]) -> Interval | None:
     centre = sides[1][0] - sides[0][0]
     if total == 0:
         return Interval(centre, centre, centre)
-    freedom = 1 / sum((error / total) ** 2 / (n - 1) for _, error, n in sides)  # shares, so no square underflows
+    freedom = 1 / sum(
+        (error / total) ** 2 / (n - 1) for _, error, n in sides
+    )  # shares, so no square underflows
     half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(total)
     return Interval(centre, centre - half, centre + half)
 

@@ -140,7 +140,9 @@ def test_the_control_of_the_masks_has_the_rate_and_radius_of_freelb() -> None:
     tune, finetune = families["tune_finetune"], families["finetune"]
     where = {"encoder": "roberta", "task": "sst2"}
     control, ours = {**where, "method": "freelb_fresh_as_freelb"}, {**where, "method": "freelb"}
-    assert set(finetune.inputs_of(**control, seed="3")["tried"]) == {*tune.paths(task="sst2", method="freelb")}
+    assert set(finetune.inputs_of(**control, seed="3")["tried"]) == {
+        *tune.paths(task="sst2", method="freelb")
+    }
     assert not tune.paths(method="freelb_fresh_as_freelb")
     one, other = finetune.settings_of(**control), finetune.settings_of(**ours)
     assert one.pop("method") == {**other.pop("method"), "reuse_masks": False} and one == other

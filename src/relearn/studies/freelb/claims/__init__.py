@@ -71,7 +71,10 @@ def _ends(evidence: Evidence, task: str, method: str) -> list[str]:
 
 
 def freelb_beats_pgd(evidence: Evidence) -> Finding:
-    """On most tasks that count, the median over seeds of (FreeLB's score - the better of PGD's and FreeAT's) is at least 0."""
+    """On most tasks that count, the median over seeds of FreeLB's score minus that of the better rival is at least 0.
+
+    The better one of PGD and FreeAT is the one with the better median on the task.
+    """
     pairs: dict[str, tuple[Sample, Sample]] = {}
     missing = []
     for task in _tasks(evidence, OURS):
