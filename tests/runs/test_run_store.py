@@ -155,6 +155,22 @@ def test_a_run_counts_once_and_a_table_without_its_columns_is_named(folder: Path
         store.read_all()
 
 
+def test_a_table_of_version_0_10_that_marks_the_columns_themselves_is_read(
+    folder: Path, tmp_path: Path
+) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    store = stored(folder, tmp_path)
+    expected, table = store.read_all(), parquet_file.read(tmp_path / "runs.parquet")
+    marked = parquet_file.json_columns(table)
+    fields = [one.with_metadata({b"json": b""} if one.name in marked else None) for one in table.schema]
+    parquet.write_table(table.cast(pyarrow.schema(fields)), tmp_path / "runs.parquet")
+    old = parquet_file.read(tmp_path / "runs.parquet")
+    assert b"json" not in (old.schema.metadata or {}) and parquet_file.json_columns(old) == marked
+    assert store.read_all() == expected
+
+
 PLAIN = (
     st.none()
     | st.booleans()

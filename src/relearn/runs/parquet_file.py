@@ -32,7 +32,8 @@ def read(path: Path) -> Any:
 def json_columns(table: Any) -> set[str]:
     """The columns of a table that hold JSON."""
     names: list[str] = json.loads((table.schema.metadata or {}).get(JSON, b"[]"))
-    return set(names)
+    marked = (field.name for field in table.schema if JSON in (field.metadata or {}))  # files of version 0.10
+    return {*names, *marked}
 
 
 def write(path: Path, columns: Mapping[str, Sequence[Any]], json_columns: Collection[str] = ()) -> None:
