@@ -65,7 +65,7 @@ def bare(model: nn.Module, data: Data, batch: int, steps: int, channels_last: bo
             optimiser.zero_grad(set_to_none=True)
             x = pixels[rows]
             x = x.float() / 255.0 if x.dtype == torch.uint8 else x
-            loss = cross_entropy(model(x.to(memory_format=layout) if x.dim() == 4 else x), labels[rows])
+            loss = cross_entropy(model(x.to(memory_format=layout)), labels[rows])
             loss.backward()
             optimiser.step()
             done += 1

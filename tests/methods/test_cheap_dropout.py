@@ -61,7 +61,7 @@ def test_a_replay_repeats_the_masks_and_takes_no_other_call():
         with masks.drawing():
             first = net(x)
         with masks.again():
-            assert torch.equal(net[0](x), net[0](x)) is False  # the two masks of the first pass, in order
+            assert not torch.equal(net[0](x), net[0](x))  # the two masks of the first pass, in order
         with masks.again():
             assert torch.equal(net(x), first)
         with masks.again(), pytest.raises(ValueError, match=r"dropout call 1: found cheap_mask of \(2, 9\)"):

@@ -64,7 +64,7 @@ def write(path: Path, columns: Mapping[str, Sequence[Any]], json_columns: Collec
         use_dictionary=[name for name in columns if name not in numbers],
         use_byte_stream_split=numbers,  # halves the size of single-precision values stored as double
     ) as writer:
-        writer.write_table(table, row_group_size=max(len(table), 1))
+        writer.write_table(table)
         if marked:
             writer.add_key_value_metadata({JSON: json.dumps(marked)})
 
