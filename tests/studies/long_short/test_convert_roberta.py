@@ -257,6 +257,12 @@ def test_a_run_that_learns_nothing_says_so(bench: Bench) -> None:
     assert done["outcome"] == "not_converged"
 
 
+def test_a_run_that_learns_is_ok(bench: Bench) -> None:
+    longer = {**STAGE, "steps": 200, "batch_size": 16, "lr": 1.0e-2}
+    done = bench.run("learned", **{**FULL, "finetune": longer, "evaluations": 1})
+    assert done["outcome"] == "ok" and done["metrics"]["train_loss_nats"] < 0.9 * math.log(2)
+
+
 def test_better_compares_with_constant_answers() -> None:
     low, high = 0.97 * math.log(2), 0.99 * math.log(2)
     assert mlm_losses.better({"train_loss_nats": low, "acc_frac": 0.5}, 0.5, 100)
