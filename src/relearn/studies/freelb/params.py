@@ -69,6 +69,8 @@ Method = Literal[
     "freelb_wide",
     "freelb_fresh_wide",
     "freelb_fresh_as_freelb",
+    "vanilla_as_often_as_free_at",
+    "free_at_as_often_as_freelb",
     "yopo_2",
     "yopo_3",
     "yopo_2_whole",

@@ -19,6 +19,7 @@ from relearn.studies.freelb.plan.members import (
     seeds_of,
 )
 from relearn.studies.freelb.plan.settings import (
+    OFTEN,
     finetune_settings,
     image_modules,
     image_settings,
@@ -30,7 +31,7 @@ from relearn.studies.freelb.plan.settings import (
 
 COMPARED = ("vanilla", "pgd", "freelb")
 """The methods whose networks table 3.5 compares."""
-CHOSEN_BY = {"freelb_fresh_as_freelb": "freelb"}
+CHOSEN_BY = {"freelb_fresh_as_freelb": "freelb", **OFTEN}
 """Controls, and the method whose rate and radius they have."""
 WORD, NUMBER = "[a-z_0-9]+", r"[0-9.e+-]+"
 FINETUNED = {"history": "history.csv", "answers": "answers.csv", "network": "model.safetensors"}

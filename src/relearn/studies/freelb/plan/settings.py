@@ -11,6 +11,9 @@ from relearn.studies.freelb.plan.members import decides
 
 REFERENCES = ("freelb", "pgd")
 """The methods whose networks determine the radii of table 3.5; a radius favours the network that determines it."""
+OFTEN = {"vanilla_as_often_as_free_at": "vanilla", "free_at_as_often_as_freelb": "free_at"}
+"""Controls with as many updates as another method, and the methods behind them: FreeAT updates the network after every pass, the others
+once a minibatch."""
 
 
 def encoder_sizes(own: Mapping[str, Any], encoder: str) -> dict[str, Any]:
@@ -39,6 +42,7 @@ def strategy_settings(name: str, recipe: Mapping[str, Any], common: Mapping[str,
     ``freelb_fresh`` draws new dropout masks in every pass. ``freelb_wide`` and ``freelb_fresh_wide`` multiply radius, step size and
     start norm by ``wide``: the attack with a shared mask is stronger than with fresh masks, so each may need its own radius.
     ``freelb_fresh_as_freelb`` has the rate and radius that ``freelb`` chooses: the control for a comparison of methods that each choose.
+    The methods of :data:`OFTEN` have the rate and radius that the method behind them chooses.
     ``yopo_n`` takes n inner steps of size ``step_size`` / n, and ``yopo_n_whole`` n inner steps of size ``step_size``.
     """
     kind = strategy_of(name)
@@ -64,7 +68,7 @@ def strategy_settings(name: str, recipe: Mapping[str, Any], common: Mapping[str,
 
 def strategy_of(name: str) -> str:
     """The key of STRATEGIES behind a method of params.yaml."""
-    return name.partition("_")[0] if name.startswith(("freelb", "yopo")) else name
+    return name.partition("_")[0] if name.startswith(("freelb", "yopo")) else OFTEN.get(name, name)
 
 
 def strategy_modules(name: str) -> list[str]:
@@ -76,14 +80,14 @@ def strategy_modules(name: str) -> list[str]:
 def finetune_settings(own: Mapping[str, Any], recipe: Mapping[str, Any], method: str) -> dict[str, Any]:
     """Settings of `finetune`. An MNLI network also answers GLUE's diagnostic set, ``ax``.
 
-    FreeAT makes ``passes`` times as many updates as the other methods; its learning rate is ``free_at_rate`` times theirs.
+    FreeAT makes ``passes`` times as many updates as the other methods; its learning rate is ``free_at_rate`` times theirs. The methods of
+    :data:`OFTEN` change the number of minibatches instead, of the training and of its warm-up: ``passes`` times as many without
+    perturbations, and one ``passes``-th with FreeAT.
     """
     encoder, common = recipe["encoder"], own["finetune"]
     apart = common["decisive"]["held_out"] if decides(own, encoder, recipe["name"]) else 0
     same = (
         "max_length",
-        "steps",
-        "warmup_steps",
         "batch_size",
         "lr",
         "weight_decay",
@@ -99,13 +103,23 @@ def finetune_settings(own: Mapping[str, Any], recipe: Mapping[str, Any], method:
         },
         "method": strategy_settings(method, recipe, common),
         **{key: recipe[key] for key in same},
-        "lr": recipe["lr"] * (common["free_at_rate"] if method == "free_at" else 1.0),
+        **_minibatches(recipe, method),
+        "lr": recipe["lr"] * (common["free_at_rate"] if strategy_of(method) == "free_at" else 1.0),
         "with_tasks": recipe["joint_tasks"],
         "accumulate": recipe["gradient_accumulation_steps"],
         "clip_norm": recipe["clip_norm"] or None,
         **{key: common[key] for key in ("schedule", "betas", "adam_eps", "evaluations")},
         **({"answered": ["ax"]} if recipe["task"] == "mnli" else {}),
     }
+
+
+def _minibatches(recipe: Mapping[str, Any], method: str) -> dict[str, int]:
+    """The number of minibatches of a training and of its warm-up."""
+    both = {key: recipe[key] for key in ("steps", "warmup_steps")}
+    if method not in OFTEN:
+        return both
+    times = recipe["passes"] if OFTEN[method] == "vanilla" else 1 / recipe["passes"]
+    return {key: round(times * count) for key, count in both.items()}
 
 
 def tuning_settings(
