@@ -471,6 +471,22 @@ def test_the_better_rival_is_chosen_once_and_not_for_each_seed():
     assert against["once"] <= 8 and against["each"] > 15
 
 
+def test_the_controls_of_the_updates_are_shown_and_do_not_decide(tmp_path):
+    scores = {"vanilla": 0.6, "freelb": 0.8, "pgd": 0.7, "free_at": 0.9}
+    often = {"free_at_as_often_as_freelb": 0.75, "vanilla_as_often_as_free_at": 0.65}
+    pretend.several(tmp_path / "with", "rte", **scores, **often)
+    pretend.several(tmp_path / "without", "rte", **scores)
+    claim, plain = (
+        judged(tmp_path / "with", "freelb_beats_pgd"),
+        judged(tmp_path / "without", "freelb_beats_pgd"),
+    )
+    assert claim.verdict == plain.verdict == "contradicted" and claim.main == plain.main
+    shown = {part.name: part.interval.estimate for part in claim.parts if not part.decides}
+    assert shown.pop("rte: freelb - free_at_as_often_as_freelb") == pytest.approx(0.05)
+    assert shown.pop("rte: vanilla_as_often_as_free_at - vanilla") == pytest.approx(0.05)
+    assert set(shown) == {part.name for part in plain.parts if not part.decides}
+
+
 def test_masks_are_compared_at_the_better_radius_of_each(tmp_path):
     """At equal radii one mask leads; but fresh masks take a wider ball, the attack being weaker."""
     scores = {"freelb": 0.8, "freelb_fresh": 0.78, "freelb_wide": 0.6, "freelb_fresh_wide": 0.82}

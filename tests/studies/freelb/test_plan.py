@@ -148,6 +148,26 @@ def test_the_control_of_the_masks_has_the_rate_and_radius_of_freelb() -> None:
     assert one.pop("method") == {**other.pop("method"), "reuse_masks": False} and one == other
 
 
+def test_the_controls_of_the_updates_differ_in_their_number_only() -> None:
+    """FreeAT replays every minibatch, so a third of the minibatches gives FreeLB's number of updates."""
+    families = plan(SMALL, "small")
+    tune, finetune = families["tune_finetune"], families["finetune"]
+    where = {"encoder": "roberta", "task": "sst2"}
+    for control, base, minibatches in (
+        ("vanilla_as_often_as_free_at", "vanilla", 1920),
+        ("free_at_as_often_as_freelb", "free_at", 213),
+    ):
+        run = {**where, "method": control}
+        assert set(finetune.inputs_of(**run, seed="3")["tried"]) == {*tune.paths(task="sst2", method=base)}
+        assert not tune.paths(method=control)
+        assert finetune.modules_of(**run) == finetune.modules_of(**where, method=base)
+        one, other = finetune.settings_of(**run), finetune.settings_of(**where, method=base)
+        assert (one.pop("steps"), other.pop("steps")) == (minibatches, 640)
+        assert (
+            one.pop("warmup_steps") == round(other.pop("warmup_steps") * minibatches / 640) and one == other
+        )
+
+
 def test_only_decisive_tasks_have_all_seeds() -> None:
     families, own = plan(SMALL, "small"), SMALL["freelb"]
     few = own["finetune"]["decisive"]["other_seeds"]
