@@ -7,6 +7,8 @@ import pandas
 import pytest
 
 from relearn import cli
+from relearn.cli.power import judge
+from relearn.report import claims_file
 from relearn.runs.run_store import Store
 
 ROOT = Path(__file__).parents[1]
@@ -64,6 +66,17 @@ def test_points_of_every_figure_are_there(folder: Path) -> None:
     figures = {Path(name).stem for name in pandas.read_parquet(folder / "figures.parquet")["file"]}
     pictures = {path.stem for path in (folder / "figures").iterdir()}
     assert "claims_forest" in pictures <= figures and (folder.name != "mini" or len(figures) > 40)
+
+
+@pytest.mark.parametrize("folder", RENDERED, ids=lambda path: path.name)
+def test_the_published_verdicts_are_those_of_the_current_rules(folder: Path) -> None:
+    """Where this fails after an edit of a rule: `relearn publish --scale mini --from results/published/mini`, and the analyses."""
+    judged, _ = judge(folder.name, folder)
+    verdicts = {(one.section, one.id): (one.verdict, one.provisional) for one in judged}
+    published = claims_file.read(folder / "claims.json")["claims"]
+    assert verdicts == {
+        (one["section"], one["id"]): (one["verdict"], one["provisional"]) for one in published
+    }
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -168,12 +170,21 @@ def test_a_study_is_replaced_and_the_others_stay(tmp_path: Path, capsys: Any) ->
     assert "2 runs, each study from its own commit." in text
     assert "| poisoning | 1 runs, " in text and "The clean commit bbbbbbbbbb. |" in text
     before = contents(target)
-    assert run("publish", "--from", str(target), "--to", str(target)) == 0
-    assert contents(target) == before
-    capsys.readouterr()
+    assert cli.main(["publish", "--from", str(target), "--to", str(target), *PARAMS]) == 0
+    assert contents(target) == before and " now" not in capsys.readouterr().out
     assert run("publish", "--from", str(later), "--to", str(target), "--study", "lrformer") == 2
     assert capsys.readouterr().err == "relearn publish: --study lrformer: no run of it at scale mini\n"
     assert contents(target) == before
+
+
+def test_a_verdict_that_changes_is_named(published: Path, tmp_path: Path, capsys: Any) -> None:
+    target = Path(shutil.copytree(published, tmp_path / "set"))
+    judged = json.loads((target / "claims.json").read_text(encoding="utf-8"))
+    one = next(each for each in judged["claims"] if each["verdict"] == "not_run")
+    (target / "claims.json").write_text(json.dumps({**judged, "claims": [{**one, "verdict": "reproduced"}]}))
+    assert cli.main(["publish", "--from", str(target), "--to", str(target), *PARAMS]) == 0
+    changed = [line for line in capsys.readouterr().out.splitlines() if line.endswith(" now")]
+    assert changed == [f"{one['section']}/{one['id']}: reproduced before, not run now"]
 
 
 def test_a_study_is_published_in_parts(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

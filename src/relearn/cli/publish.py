@@ -5,7 +5,7 @@ working tree with changes. `--study` replaces the runs of one study and keeps th
 in parts: its published runs stay if today's plan has them with the same settings and the same code version, and with `--allow-mixed`
 of whatever code version. Everything in the set is rendered from its own Parquet files, so it can be rendered from them again.
 An existing README.md is kept, except for the part that this command writes. Weights, data, and files that no table, figure or claim
-reads are not copied.
+reads are not copied. The last lines name every claim whose verdict is another one than in the set before.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def main(args: argparse.Namespace) -> int:
             from more than one clean commit.
         FileNotFoundError: no folder of records.
     """
-    from relearn.report import published_set, runs
+    from relearn.report import changes, published_set, runs
     from relearn.report.layout import Layout
     from relearn.runs import run_store
     from relearn.runs.atomic_files import staged
@@ -103,6 +103,7 @@ def main(args: argparse.Namespace) -> int:
             )
     target.mkdir(parents=True, exist_ok=True)
     held = {run.record["run"]: run for run in found}
+    was = changes.read(target) if (target / "claims.json").is_file() else None
 
     def content(record: run_store.Record, name: str) -> bytes | None:
         run = held[record["run"]]
@@ -127,6 +128,10 @@ def main(args: argparse.Namespace) -> int:
             path.unlink()  # of a figure that no longer exists, or a table without rows
     size = sum((target / path).stat().st_size for path in made if (target / path).is_file())
     print(f"published {len(stored)} runs in {target}, {size / 2**20:.1f} MiB")
+    for one in changes.compare(was, changes.read(target)) if was else ():
+        if one.kind == "verdict":
+            before, now = (word.replace("_", " ") for word in one.words)
+            print(f"{one.name}: {before} before, {now} now")
     return 0
 
 
