@@ -143,4 +143,4 @@ def _order_interval(
         level = expanded_level(count)
         ends = [float(end) for end in np.quantile(drawn, [level, 1 - level])]
         low, high = (min(low, ends[0]), max(high, ends[1])) if count < ENOUGH else ends
-    return Interval(estimate, min(low, estimate), max(high, estimate))
+    return Interval(estimate, min(low, estimate), max(high, estimate), count - 1)
