@@ -497,6 +497,15 @@ def test_masks_are_compared_at_the_better_radius_of_each(tmp_path):
     assert claim.parts[1].name == "rte: freelb - freelb_fresh"
 
 
+def test_the_better_radius_is_that_of_the_seeds_that_both_have(tmp_path):
+    """The wider ball was run at two seeds, at which the usual one is better, too."""
+    usual = [0.9, 0.9, 0.6, 0.6, 0.6]
+    pretend.several(
+        tmp_path, "rte", vanilla=0.6, freelb=usual, freelb_wide=[0.7, 0.7], freelb_fresh=[0.65] * 5
+    )
+    assert [one.name for one in judged(tmp_path, "mask_reuse").parts] == ["rte: freelb - freelb_fresh"]
+
+
 def test_shared_masks_must_lead_at_the_settings_chosen_for_them_too(tmp_path):
     pretend.several(tmp_path, "rte", vanilla=0.6, freelb=0.8, freelb_fresh=0.78, freelb_fresh_as_freelb=0.82)
     claim = judged(tmp_path, "mask_reuse")
