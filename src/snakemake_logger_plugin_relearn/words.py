@@ -56,10 +56,25 @@ def refusal(text: str) -> str:
     if name in FAULTS:
         return "\n".join(line for line in lines if line)
     rest = " ".join(line for line in lines if line)
+    if found := unknown_run(rest):
+        return found if len(found) <= LINE else f"{found[:LINE]} …"
     if name.endswith(("Exception", "Error")) and name not in PLAIN and not rest.startswith(name):
         rest = f"{name}: {rest}"
     hint = next((f" {said}" for mark, said in HINTS.items() if mark in rest), "")
     return (rest if len(rest) <= LINE else f"{rest[:LINE]} …") + hint
+
+
+def unknown_run(text: str) -> str:
+    """What is wrong with the path of a run whose labels a plan does not know; "" for another error.
+
+    Args:
+        text: Snakemake's report of an error in a function of a rule, without line breaks.
+    """
+    found = re.search(r"Error: (\w+): (.*?) Wildcards: (.*?) Traceback:", text)
+    if found is None or found[1] not in ("KeyError", "ValueError"):
+        return ""
+    why = f"unknown value {found[2]}" if found[1] == "KeyError" else found[2]
+    return f"no run has {found[3]}: {why}"
 
 
 def fault_of_parameters() -> str:

@@ -1,6 +1,7 @@
 """relearn list, reproduce, show and open, from any folder of a checkout."""
 
 import json
+import re
 import shutil
 import subprocess
 import webbrowser
@@ -64,7 +65,21 @@ def test_show_prints_the_verdict_on_a_claim(checkout: Path, capsys: pytest.Captu
     assert cli.main(["show", "claim:l2_bound_holds"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("claim:l2_bound_holds: not run\n")
-    assert text.endswith("\nmissing: no runs for figure 2\n")  # a part that is too weak was run
+    *_, lacking, way = text.splitlines()
+    assert lacking == "missing: no runs for figure 2"  # a part that is too weak was run
+    assert re.fullmatch(
+        r"`relearn reproduce claim:l2_bound_holds --scale mini` makes its runs, \d+ of \d+ are left", way
+    )
+
+
+def test_show_refuses_a_claim_of_a_study_without_any_run(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["show", "claim:gp_is_distance_aware"]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1
+    assert "claim:gp_is_distance_aware: results/mini: no sound record of lrformer at scale mini" in said.err
+    assert "`relearn reproduce claim:gp_is_distance_aware --scale mini` makes its runs" in said.err
 
 
 def test_show_uses_the_published_runs_if_there_are_none_of_the_study(

@@ -153,6 +153,13 @@ def test_a_mixture_is_refused_unless_allowed_and_then_named(
         assert f"A mixture: {says}" in (tmp_path / "set/README.md").read_text()
 
 
+def test_a_file_in_place_of_the_set_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "set").write_text("")
+    assert run("publish", "--from", str(tmp_path), "--to", str(tmp_path / "set")) == 2
+    said = capsys.readouterr().err
+    assert f"--to {tmp_path / 'set'}: found a file, allowed: a folder" in said and said.count("\n") == 1
+
+
 def test_a_study_is_replaced_and_the_others_stay(tmp_path: Path, capsys: Any) -> None:
     first, later, target = (tmp_path / name for name in ("first", "later", "set"))
     measure(first, "convex_polytope", "a" * 40)

@@ -171,6 +171,11 @@ WRONG = {
         2,
         "found zhu2022.table2.22, nearest: zhu2022.table2.2;",
     ),
+    "a file as the folder": (
+        ["--root", "params.yaml", "--from", "results/mini"],
+        2,
+        "--root params.yaml: found a file, allowed: a folder",
+    ),
     "no parameters": (["--params", "parms.yaml"], 2, "parms.yaml: cannot be read"),
 }
 

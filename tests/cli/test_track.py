@@ -83,6 +83,14 @@ def test_every_study_says_what_it_is_about_and_how_its_runs_are_found() -> None:
         assert study.title in said and study.source in said and "tags.cell LIKE '%" in said
 
 
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan"])
+def test_a_follower_without_a_pause_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("stop").touch()
+    assert cli.main(["track", "--follow", "--stop-file", "stop", "--interval", seconds]) == 2
+    said = f"relearn track: --interval: found {float(seconds):g}, allowed: above 0 seconds\n"
+    assert capsys.readouterr().err == said
+
+
 def test_a_folder_that_does_not_exist_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

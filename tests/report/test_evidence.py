@@ -76,8 +76,13 @@ def test_a_share_of_layers_that_all_agree_counts_seeds_and_an_accuracy_has_stude
 
 def test_two_arms_with_the_same_numbers_are_identical():
     part = difference("ours - theirs", of(0.7, 0.8, 0.6), of(0.7, 0.8, 0.6), Above(0.0, strict=False))
-    assert part.verdict == "identical"
-    assert difference("", of(0.7, 0.8, 0.9), of(0.6, 0.7, 0.8), Above(0.0)).verdict == "reproduced"
+    assert part.verdict == "identical" and part.notes == ()
+    apart = difference("", of(0.7, 0.8, 0.9), of(0.6, 0.7, 0.8), Above(0.0))
+    assert (
+        apart.verdict == "reproduced"
+        and "the same at all 3 seeds, so the interval has no width" in apart.notes[0]
+    )
+    assert difference("", of(0.7, 0.8, 0.9), of(0.6, 0.7, 0.7), Above(0.0)).notes == ()
     # two seeds that agree by chance, as accuracies on few samples do, do not show that seeds agree
     assert difference("", of(0.7, 0.8), of(0.6, 0.7), Above(0.0)).verdict == "direction"
 

@@ -87,6 +87,8 @@ def test_a_study_that_is_not_rerun_keeps_its_earlier_verdict_with_a_note(results
     assert "| mini | small (1 of version 0.7) |" in scoreboard.short(board)
     write(results, "published/small", judged("first", "renamed", "not_run"))
     assert scoreboard.load(results, CLAIMS)[0].word("small") == "inconclusive (version 0.7)"
+    write(results, "published/small_0.10", judged("first", "renamed", "contradicted"))
+    assert scoreboard.load(results, CLAIMS)[0].word("small") == "contradicted (version 0.10)"
 
 
 def test_a_claim_is_found_by_its_former_name(results: Path) -> None:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from relearn.report.claims import judge
 from relearn.report.comparisons import Comparison, Finding
-from relearn.report.statistics import Interval
+from relearn.report.seeds import Sample, difference
+from relearn.report.seeds import ratio as ratio_of
+from relearn.report.statistics import Interval, clopper_pearson, clustered_share
 from relearn.report.verdicts import CODES, ORDER, Above, Within, shortcomings, verdict, weakest, widened
 
 from .test_undecided import part
@@ -121,6 +123,42 @@ def test_an_interval_is_widened_by_the_ratio_of_the_quantiles(among: int, factor
     )
     with pytest.raises(ValueError, match="among: found 0, allowed: 1 or more"):
         widened(wide, 0)
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+@pytest.mark.parametrize("ratio", [False, True])
+def test_few_seeds_contradict_as_rarely_as_many(seeds: int, ratio: bool) -> None:
+    """Eight comparisons without any effect: with the normal quantiles 7% of five seeds and 10% of three would contradict."""
+    rng, count, cases = np.random.default_rng(1), 8, 600
+    pair, bound = (seeds_ratio, 1.0) if ratio else (seeds_difference, 0.0)
+    found = [
+        any(pair(row, bound, count).verdict == "contradicted" for row in rows)
+        for rows in rng.normal(size=(cases, count, seeds))
+    ]
+    assert np.mean(found) == pytest.approx(0.025, abs=0.015)
+
+
+def seeds_difference(values: np.ndarray, bound: float, among: int) -> Comparison:
+    """The comparison of a sample with zeros."""
+    ones = Sample("b", dict.fromkeys(range(len(values)), 0.0), ())
+    found = difference("a", Sample("a", dict(enumerate(values)), ()), ones, Above(bound))
+    assert found is not None
+    return replace(found, among=among)
+
+
+def seeds_ratio(values: np.ndarray, bound: float, among: int) -> Comparison:
+    """The comparison of the exponentials of a sample with ones."""
+    ones = Sample("b", dict.fromkeys(range(len(values)), 1.0), ())
+    found = ratio_of("a", Sample("a", dict(enumerate(np.exp(values))), ()), ones, Above(bound))
+    assert found is not None
+    return replace(found, among=among)
+
+
+@pytest.mark.parametrize("successes", [0, 1, 7, 20])
+def test_a_share_is_widened_to_its_exact_interval(successes: int) -> None:
+    """The normal quantiles would end at 23.5% for none of 20 at eight comparisons, the exact interval at 25.1%."""
+    wide = widened(clustered_share([1.0] * successes + [0.0] * (20 - successes), range(20)), 8)
+    assert wide == clopper_pearson(successes, 20, 1 - 0.05 / 8)
 
 
 @given(intervals, st.integers(1, 40))

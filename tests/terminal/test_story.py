@@ -260,6 +260,32 @@ def test_a_mistyped_target_is_answered_with_the_nearest(engine: Callable[..., En
     assert line.endswith("? `relearn list` names the targets")
 
 
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (
+            "ValueError: unknown network 'VGG-20': did you mean 'VGG-19'?",
+            "unknown network 'VGG-20': did you mean 'VGG-19'?",
+        ),
+        ("KeyError: 'kaimin'", "unknown value 'kaimin'"),
+    ],
+)
+def test_a_mistyped_label_in_the_path_of_a_run_is_named(
+    engine: Callable[..., Engine], fault: str, said: str
+) -> None:
+    run = engine()
+    text = f"""InputFunctionException in rule gradinit_initialise in file "run.smk", line 32:
+Error:
+  {fault}
+Wildcards:
+  network=VGG-20
+  seed=0
+Traceback:
+  File "common.smk", line 131, in <lambda>"""
+    run.log(text, logging.ERROR, event=LogEvent.ERROR)
+    assert run.lines == [f"snakemake: no run has network=VGG-20 seed=0: {said}"]
+
+
 def test_ctrl_c_says_that_the_same_command_goes_on(engine: Callable[..., Engine]) -> None:
     run = engine()
     run.log("Terminating processes on user request, this might take some time.")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from relearn.report.used_by import UsedBy
 from relearn.runs import record
 from relearn.tracking import connection
 from relearn.tracking import importer as tracking
@@ -94,6 +95,26 @@ def test_two_roots_and_unsound_files_are_distinguished() -> None:
     assert sum("record.json: torn" in line for line in result.problems) == 1
     names = [one.name for one in connection.MlflowClient(store_uri()).search_experiments()]
     assert sorted(names) == ["Default", EXPERIMENT, "poisoning (small), zhu2022"]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "fault"),
+    [
+        ("claims.json", "[]", "TypeError: list indices"),
+        ("claims.json", '{"scale": "mini", "claims": [{"verdict": "direction"}]}', "KeyError: 'kind'"),
+        ("tables/a.csv", "artefact,row\na,b\n", "KeyError: 'paper'"),
+        ("tables/notes.csv", "a,b\n1,2\n", ""),  # a file of the user's own
+    ],
+)
+def test_a_damaged_rendering_does_not_keep_the_runs_out(file: str, text: str, fault: str) -> None:
+    finished(0)
+    (ROOT / "tables").mkdir()
+    (ROOT / "claims.json").write_text('{"scale": "mini", "claims": []}')
+    (ROOT / file).write_text(text)
+    used_by = UsedBy({}) if file.endswith("notes.csv") else None
+    result = tracking.import_spool(ROOT, used_by=used_by)
+    assert result.created == 1 and len(result.problems) == bool(fault)
+    assert all(line.startswith(f"{ROOT}/claims.json: ") and fault in line for line in result.problems)
 
 
 KILLED_EVERYWHERE = """

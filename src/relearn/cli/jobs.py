@@ -153,6 +153,8 @@ def workflow(
             Quietness,
             ResourceSettings,
         )
+
+        from snakemake_logger_plugin_relearn.words import unknown_run
     except ImportError as error:
         raise ValueError(
             f"snakemake cannot be imported ({error}); this verb runs where it is installed"
@@ -175,7 +177,7 @@ def workflow(
     except (RuleException, WorkflowError) as error:
         text = " ".join(str(error).split())
         missing = re.match(r"No rule to produce (\S+) \(if", text)
-        raise ValueError(unknown(missing[1]) if missing else text) from None
+        raise ValueError(unknown(missing[1]) if missing else unknown_run(text) or text) from None
 
 
 def unknown(name: str) -> str:

@@ -59,10 +59,11 @@ def main(args: argparse.Namespace) -> int:
     """Write the set, all of it or nothing.
 
     Raises:
-        ValueError: no valid record of the scale, an invalid record, an unknown study, or runs of one study that come
-            from more than one clean commit.
+        ValueError: no valid record of the scale, an invalid record, an unknown study, a file in place of --to, or runs of one study
+            that come from more than one clean commit.
         FileNotFoundError: no folder of records.
     """
+    from relearn.cli import output_folder
     from relearn.report import changes, published_set, runs
     from relearn.report.layout import Layout
     from relearn.runs import run_store
@@ -70,6 +71,8 @@ def main(args: argparse.Namespace) -> int:
     from relearn.runs.run_store import is_store
     from relearn.studies.study import load
 
+    if args.to:
+        output_folder.check("--to", args.to)
     asked = argparse.Namespace(**vars(args), root=None, artefact=None, cores=None)
     values, found, problems = render.inputs(asked)
     target = args.to or PUBLISHED / asked.scale

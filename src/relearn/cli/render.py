@@ -53,13 +53,17 @@ def main(args: argparse.Namespace) -> int:
     """Render everything, or the files of single artefacts.
 
     Raises:
-        ValueError: an unknown scale or artefact, no record of the scale, or unreadable published numbers or parameters.
+        ValueError: an unknown scale or artefact, no record of the scale, a file in place of --root, or unreadable published numbers or
+            parameters.
         FileNotFoundError: no folder of published numbers or of records.
     """
+    from relearn.cli import output_folder
     from relearn.report import coverage
     from relearn.report.layout import Layout
     from relearn.runs.atomic_files import staged
 
+    if args.root:
+        output_folder.check("--root", args.root)
     values, found, problems = inputs(args)
     args.root.mkdir(parents=True, exist_ok=True)
     for problem in problems:

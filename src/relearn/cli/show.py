@@ -39,7 +39,7 @@ def main(args: argparse.Namespace) -> int:
     """Print each target.
 
     Raises:
-        ValueError: no such target, or no run of the scale.
+        ValueError: no such target, no run of the scale, or for a claim none of its study.
         FileNotFoundError: ``--from`` names a folder without runs.
     """
     from relearn.runs.run_store import is_store
@@ -80,7 +80,7 @@ def text(target: Target, scale: str, params: Path, source: Path | None = None) -
     source = source or own
     root = own if source == own else own / "shown"
     if target.kind == "claims":
-        return _claim(target, source, scale)
+        return _claim(target, source, scale, params)
     where = ["--root", str(root), "--from", str(source), "--scale", scale, "--params", str(params)]
     _render([*where, *_only(target)])
     if target.kind == "tables":
@@ -113,8 +113,12 @@ def _render(words: list[str]) -> None:
         print("`relearn recover` puts such runs aside; `relearn reproduce` makes them again", file=sys.stderr)
 
 
-def _claim(target: Target, root: Path, scale: str) -> str:
-    """The verdict on one claim and its evidence."""
+def _claim(target: Target, root: Path, scale: str, params: Path) -> str:
+    """The verdict on one claim and its evidence; for one that is not judged, how to get there.
+
+    Raises:
+        ValueError: no sound record of the claim's study.
+    """
     from relearn.report import analysis, claims, claims_formats, runs
     from relearn.report.quantities import Evidence
     from relearn.studies.study import load
@@ -123,7 +127,12 @@ def _claim(target: Target, root: Path, scale: str) -> str:
     part = study.part("claims")
     found, problems = runs.load(root, scale)
     mine = [run for run in found if run.study == study.name]
-    evidence: Mapping[str, Evidence] = {study.name: Evidence(mine)} if mine else {}
+    if not mine:
+        first = f"; the first of {len(problems)}: {problems[0]}" if problems else ""
+        raise ValueError(
+            f"{target.name}: {root}: no sound record of {study.name} at scale {scale}{first}; {_to_judge(target, scale, params)}"
+        )
+    evidence: Mapping[str, Evidence] = {study.name: Evidence(mine)}
     entry: dict[str, Any] = claims.load({study.name: study.reported})[study.name][target.id]
     section = claims.Section(part.PREDICATES, part.power)
     judged = claims.judge_all({study.name: {target.id: entry}}, evidence, {study.name: section})
@@ -139,4 +148,19 @@ def _claim(target: Target, root: Path, scale: str) -> str:
         text += paragraphs
     lacking = [f"missing: {one}" for one in judged[0].missing]
     text += [line for line in lacking if f"- {line}" not in text]
+    text += [_to_judge(target, scale, params)] * (judged[0].verdict == "not_run")
     return "\n".join([*text, *(f"left out: {problem}" for problem in problems)]) + "\n"
+
+
+def _to_judge(target: Target, scale: str, params: Path) -> str:
+    """How to get the runs that a claim needs at this scale, and how many of them are not in results/<scale>."""
+    from relearn.studies import parameters
+
+    plans = targets.plans(parameters.load(params, scale))
+    needed = targets.needed(targets.records(target, plans)[0], plans)
+    if not needed:
+        return f"no run of it is planned at scale {scale}"
+    left = sum(not Path(path).is_file() for path in needed)
+    return (
+        f"`relearn reproduce {target.name} --scale {scale}` makes its runs, {left} of {len(needed)} are left"
+    )

@@ -53,12 +53,15 @@ def main(args: argparse.Namespace) -> int:
     """Import the runs; print a line of counts and one per invalid file.
 
     Raises:
+        ValueError: an --interval that is not above 0.
         FileNotFoundError: a --root that does not exist, except with --follow, which waits for it.
         TrackingError, Busy: the store cannot be used.
     """
     from relearn.runs import interrupt
     from relearn.tracking import store
 
+    if not args.interval > 0:
+        raise ValueError(f"--interval: found {args.interval:g}, allowed: above 0 seconds")
     interrupt.install_signal_handlers()
     store.database(store.store_uri(args.uri))  # refuse a wrong one before the work
     stop = _stop(args.stop_file)

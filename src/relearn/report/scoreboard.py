@@ -9,6 +9,7 @@ A scale is published study by study. Until a study has new runs, its claims are 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,9 +137,18 @@ def earlier(published: Path) -> dict[str, tuple[str, Any]]:
     """
     sets = {}
     for scale in SCALES:
-        for path in sorted(published.glob(f"{scale}_*/claims.json")):
-            sets[scale] = (path.parent.name.partition("_")[2], claims_file.read(path))
+        found = {
+            path.parent.name.partition("_")[2]: path for path in published.glob(f"{scale}_*/claims.json")
+        }
+        if found:
+            latest = max(found, key=_numbers)
+            sets[scale] = (latest, claims_file.read(found[latest]))
     return sets
+
+
+def _numbers(version: str) -> tuple[list[int], str]:
+    """The numbers of a version, which order 0.10 behind 0.9; of equal numbers the text decides."""
+    return [int(number) for number in re.findall(r"\d+", version)], version
 
 
 Names = Mapping[tuple[str, str], Mapping[str, Any]]

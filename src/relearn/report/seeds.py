@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relearn.report.artefacts import Where
 from relearn.report.comparisons import Comparison, Units
 from relearn.report.quantities import Evidence, quantity
 from relearn.report.statistics import Interval, clustered_share, effective_trials, student_mean
 from relearn.report.verdicts import Side
+
+EQUAL = "a spread below the resolution of the measurement does not show: the value is the same at all"
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,8 @@ def difference(
     values = [left.values[seed] - right.values[seed] for seed in seeds]
     method = "difference paired by seed; Student's t over seeds"
     units = Units("seeds", tuple(values))
-    both = (left, right)
-    return comparison(
-        name, student_mean(values), claimed, unit, method, both, seeds, role, decides, notes, units
-    )
+    both, interval = (left, right), student_mean(values)
+    return comparison(name, interval, claimed, unit, method, both, seeds, role, decides, notes, units)
 
 
 def ratio(
@@ -100,7 +100,7 @@ def ratio(
         return None
     values = [math.log(left.values[seed] / right.values[seed]) for seed in seeds]
     logs = student_mean(values)
-    interval = Interval(math.exp(logs.estimate), _exp(logs.low), _exp(logs.high))
+    interval = Interval(math.exp(logs.estimate), _exp(logs.low), _exp(logs.high), logs.freedom)
     method = "ratio paired by seed; Student's t over seeds, of its logarithm"
     units = Units("seeds", tuple(values))
     both = (left, right)
@@ -150,7 +150,7 @@ def level(
         behind = Units("seeds", tuple(shares), "share", len(shares) * (units or 1.0), effective)
     else:
         ends = student_mean(shares)
-        interval = Interval(ends.estimate, max(0.0, ends.low), min(1.0, ends.high))
+        interval = replace(ends, low=max(0.0, ends.low), high=min(1.0, ends.high))
         method = "mean over seeds; Student's t"
         behind = Units("seeds", tuple(shares))
     return comparison(
@@ -171,7 +171,13 @@ def comparison(
     notes: Sequence[str],
     units: Units | None = None,
 ) -> Comparison:
-    """A comparison with an interval over seeds; its runs are those of the samples at these seeds."""
+    """A comparison with an interval over seeds; its runs are those of the samples at these seeds.
+
+    Values that are equal at several seeds give an interval without width; unless they say that the two sides are equal, a note says so.
+    """
+    apart = abs(interval.estimate - (1.0 if unit == "ratio" else 0.0)) > 1e-12
+    if apart and interval.high - interval.low <= 1e-12 and math.isfinite(interval.freedom):
+        notes = [*notes, f"{EQUAL} {len(seeds)} seeds, so the interval has no width"]
     keys = dict.fromkeys((one.network, seed, 0) for one in samples for seed in seeds)
     runs = sorted({run for one in samples for run in one.runs if int(run.rpartition("seed")[2]) in seeds})
     return Comparison(

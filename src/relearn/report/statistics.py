@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import NormalDist
 
 import numpy as np
 
@@ -19,11 +20,17 @@ SEED = 20_221
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its 95% interval; the ends are infinite if the data allow no interval (one cluster)."""
+    """An estimate with its 95% interval; the ends are infinite if the data allow no interval (one cluster).
+
+    ``freedom``, the degrees of freedom of its variance, and ``trials``, of a Clopper-Pearson interval, say how wide it is at another
+    confidence (:func:`relearn.report.verdicts.widened`).
+    """
 
     estimate: float
     low: float
     high: float
+    freedom: float = field(default=math.inf, compare=False)
+    trials: float = field(default=0.0, compare=False)
 
 
 def wilson(successes: float, n: int, confidence: float = CONFIDENCE) -> Interval:
@@ -65,7 +72,8 @@ def clopper_pearson(successes: float, n: float, confidence: float = CONFIDENCE) 
     low = float(special.betaincinv(successes, failures + 1, tail)) if successes else 0.0
     high = float(special.betaincinv(successes + 1, failures, 1 - tail)) if failures else 1.0
     p = successes / n
-    return Interval(p, min(low, p), max(high, p))  # keeps the estimate inside for fewer than one trial
+    ends = min(low, p), max(high, p)  # keeps the estimate inside for fewer than one trial
+    return Interval(p, *ends, trials=n)
 
 
 def clustered_share(shares: Sequence[float], clusters: Sequence[Hashable], units: float = 1.0) -> Interval:
@@ -101,8 +109,6 @@ def effective_trials(
     shares: Sequence[float], clusters: Sequence[Hashable], units: float = 1.0
 ) -> tuple[float, float]:
     """The mean p and the effective number of trials n* of :func:`clustered_share`; n* is 0 if no interval can be given."""
-    from scipy import special
-
     values = np.asarray(shares, dtype=float)
     if not units > 0 or not ((values >= 0) & (values <= 1)).all():
         found = f"shares {list(shares)}, units {units}"
@@ -119,7 +125,7 @@ def effective_trials(
     if not 0 < p < 1:
         trials = float(groups)
     elif variance > 1e-18 and not independent:
-        few = _z(CONFIDENCE) / float(special.stdtrit(groups - 1, 0.5 + CONFIDENCE / 2))
+        few = _z(CONFIDENCE) / t_quantile(0.5 + CONFIDENCE / 2, groups - 1)
         trials = min(trials, p * (1 - p) / variance * few**2)
     return p, trials
 
@@ -140,7 +146,7 @@ def student_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Int
 
     Used for seeds: a bootstrap of three values has at most ten different means, whereas Student's t gives a valid
     interval if the values are normal. Two equal values also have infinite ends unless both are 0: two accuracies on a small test
-    set agree by chance too often to say that seeds do not differ.
+    set agree by chance too often to say that seeds do not differ. More than two equal values give an interval without width.
 
     Raises:
         ValueError: no values.
@@ -150,15 +156,13 @@ def student_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Int
     mean, spread = mean_spread(values)
     if spread is None:
         return Interval(mean, -math.inf, math.inf)
+    freedom = len(values) - 1
     if np.ptp(values) <= 1e-12:  # rounding errors must not make equal values differ, nor differ from 0
         mean = round(mean, 12)
-        return (
-            Interval(mean, -math.inf, math.inf) if len(values) == 2 and mean else Interval(mean, mean, mean)
-        )
-    from scipy import special
-
-    half = float(special.stdtrit(len(values) - 1, 0.5 + confidence / 2)) * spread / math.sqrt(len(values))
-    return Interval(mean, mean - half, mean + half)
+        ends = (-math.inf, math.inf) if len(values) == 2 and mean else (mean, mean)
+        return Interval(mean, *ends, freedom)
+    half = t_quantile(0.5 + confidence / 2, freedom) * spread / math.sqrt(len(values))
+    return Interval(mean, mean - half, mean + half, freedom)
 
 
 def student_mean_of_table(table: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Interval:
@@ -182,12 +186,10 @@ def student_mean_of_table(table: Sequence[Sequence[float]], confidence: float = 
     mean = float(values.mean())
     if values.shape[1] == 1:
         return Interval(mean, -math.inf, math.inf)
-    from scipy import special
-
     parts = [one.var(ddof=1) / len(one) for one in (values.mean(axis=1), columns)]
     freedom = sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, values.shape))
-    half = float(special.stdtrit(freedom, 0.5 + confidence / 2)) * math.sqrt(sum(parts))
-    return Interval(mean, mean - half, mean + half)
+    half = t_quantile(0.5 + confidence / 2, freedom) * math.sqrt(sum(parts))
+    return Interval(mean, mean - half, mean + half)  # widened as of many units, as published
 
 
 def log_slope(line: Mapping[int, float]) -> float:
@@ -240,7 +242,7 @@ def clustered_mean(
     drawn = (draws @ sums[:, 0]) / (draws @ counts)
     level = expanded_level(groups)
     low, high = np.quantile(drawn, [level, 1 - level])
-    return Interval(estimate, min(float(low), estimate), max(float(high), estimate))
+    return Interval(estimate, min(float(low), estimate), max(float(high), estimate), groups - 1)
 
 
 def crossed_mean(
@@ -303,8 +305,8 @@ def expanded_level(groups: int, confidence: float = CONFIDENCE) -> float:
     r"""The lower percentile level for G clusters: :math:`\Phi(\sqrt{G/(G-1)}\; t_{\alpha/2, G-1})`."""
     from scipy import special
 
-    tail = (1 - confidence) / 2
-    return float(special.ndtr(math.sqrt(groups / (groups - 1)) * special.stdtrit(groups - 1, tail)))
+    quantile = t_quantile((1 - confidence) / 2, groups - 1)
+    return float(special.ndtr(math.sqrt(groups / (groups - 1)) * quantile))
 
 
 def _per_cluster(values: np.ndarray, clusters: Sequence[Hashable]) -> tuple[np.ndarray, np.ndarray]:
@@ -341,7 +343,14 @@ def _draws(groups: int, resamples: int, seed: int = SEED) -> np.ndarray:
     return generator.multinomial(groups, np.full(groups, 1 / groups), size=resamples).astype(float)
 
 
-def _z(confidence: float) -> float:
-    from statistics import NormalDist
+def t_quantile(level: float, freedom: float) -> float:
+    """The quantile of Student's distribution; with infinitely many degrees of freedom that of the normal distribution."""
+    if math.isinf(freedom):
+        return NormalDist().inv_cdf(level)
+    from scipy import special
 
-    return NormalDist().inv_cdf(0.5 + confidence / 2)
+    return float(special.stdtrit(freedom, level))
+
+
+def _z(confidence: float) -> float:
+    return t_quantile(0.5 + confidence / 2, math.inf)

@@ -177,7 +177,10 @@ def _cells(folder: Path) -> dict[tuple[str, ...], dict[str, str]]:
     found: dict[tuple[str, ...], dict[str, str]] = {}
     for file in sorted(folder.glob("*.csv")):
         with file.open(encoding="utf-8", newline="") as lines:
-            for line in csv.DictReader(lines):
+            table = csv.DictReader(lines)
+            for line in (
+                table if "artefact" in (table.fieldnames or ()) else ()
+            ):  # another file is none of ours
                 member = (line["member"],) if "member" in line else ()
                 found[line["artefact"], line["row"], line["column"], *member] = line
     return found

@@ -183,7 +183,12 @@ class Importer:
                 summary.problems.append(f"{source.id}: {kind}{error}")
         runs = [run for _, _, run in read]
         parents = self._groups.add(runs)
-        whole = [run for root in {source.root: 0 for source, _ in changed} if (run := rendered.report(root))]
+        whole: list[Tracked] = []
+        for root in {source.root: 0 for source, _ in changed}:
+            try:
+                whole += filter(None, [rendered.report(root)])
+            except ValueError as error:  # the runs are imported without the rendering
+                summary.problems.append(str(error))
         ids: dict[str, list[str]] = {}
         for run in [*whole, *parents, *runs]:
             ids.setdefault(run.experiment, []).append(run.id)

@@ -35,13 +35,26 @@ its 95% interval, `measured/…`, `published/…` and `deviation/…` the cells 
 
 
 def report(root: Path) -> Tracked | None:
-    """The MLflow run of the last rendering in `root` (``results/<scale>``); None before the first one."""
+    """The MLflow run of the last rendering in `root` (``results/<scale>``); None before the first one.
+
+    Raises:
+        ValueError: a rendered file is damaged; one line.
+    """
     file = root / "claims.json"
-    try:
-        judged = json.loads(file.read_bytes())
-        at = file.stat().st_mtime
-    except (OSError, ValueError):
+    if not file.is_file():
         return None
+    try:
+        return _report(root, file)
+    except (csv.Error, LookupError, TypeError, ValueError) as error:
+        kind = type(error).__name__
+        raise ValueError(
+            f"{file}: it or a table beside it is damaged ({kind}: {error}), allowed: as `relearn render` writes them"
+        ) from None
+
+
+def _report(root: Path, file: Path) -> Tracked:
+    judged = json.loads(file.read_bytes())
+    at = file.stat().st_mtime
     scale, claims = str(judged["scale"]), judged["claims"]
     counts = Counter(claim["verdict"] for claim in claims if claim["kind"] != "check")
     numbers = {f"verdicts/{word}_count": float(count) for word, count in counts.items()}
@@ -101,7 +114,10 @@ def _cells(folder: Path) -> dict[str, float]:
     found = {}
     for file in sorted(folder.glob("*.csv")):
         with file.open(encoding="utf-8", newline="") as lines:
-            for line in csv.DictReader(lines):
+            table = csv.DictReader(lines)
+            for line in (
+                table if "artefact" in (table.fieldnames or ()) else ()
+            ):  # another file is none of ours
                 beside = "member" not in line and (line["paper"] or line["published_code"])
                 if beside and line["mean"]:
                     name = (line["artefact"], line["row"], line["column"], line["unit"])

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from relearn.runs import record
@@ -132,6 +133,22 @@ def test_what_has_no_room_stays_behind_and_is_named() -> None:
     assert home.bring([FIRST], [], Path("home2"))[1] == []
     with pytest.raises(ValueError, match="no room for it in 1 files"):
         home.bring([FIRST], [], Path("home3"), most=1, limit=33_000)
+
+
+def test_weights_leave_room_for_the_list_of_those_that_stay_behind() -> None:
+    jobs, numbers = [job_at(f"j{number}") for number in range(20)], np.random.default_rng(0)
+    for job in jobs:
+        about = {"study": "study", "paper": "paper", "step": "step", "labels": {}, "scale": "mini", "seed": 0}
+        settings = json.loads(job.words[3])
+        with record.Run(job.folder, **about, settings=settings, code_version="c0de") as made:
+            made.output("weights.bin").write_bytes(numbers.bytes(6000))
+            made.finish({"accuracy_frac": 0.5})
+    for limit in range(80_000, 150_000, 7_000):
+        found, behind = home.bring(jobs, [], Path("home"), most=1, limit=limit)
+        shutil.rmtree("there", ignore_errors=True)
+        parts.read(found, Path("there"))
+        named = {f"{job.folder}/{name}" for job in jobs for name in left_behind(Path("there") / job.folder)}
+        assert set(behind) == named != set()
 
 
 def test_too_little_room_for_what_comes_home_is_one_line() -> None:

@@ -243,7 +243,7 @@ def test_the_constraint_against_the_best_penalty(tmp_path, constraint, seconds, 
     assert part(claim, "VGG-19: seconds").interval.estimate == pytest.approx(seconds / 6.0)
     accuracy = part(claim, "VGG-19: best")
     assert accuracy.interval.estimate == pytest.approx(constraint - 0.9)
-    assert accuracy.notes == ("best strength 1e-4, of 1e-4: 90.00%, 1: 70.00%",)
+    assert accuracy.notes[0] == "best strength 1e-4, of 1e-4: 90.00%, 1: 70.00%"
 
 
 def test_half_an_overlap_against_none(tmp_path):
@@ -282,7 +282,7 @@ def test_no_warmup_under_adam(tmp_path, ours, warm, cold, word):
     assert claim.verdict == word
     near, worse = claim.parts
     assert near.interval.estimate == pytest.approx(ours - warm)
-    assert near.notes == ("adam_lr0.0005_b0.98 against radam_warmup",)
+    assert near.notes[0] == "adam_lr0.0005_b0.98 against radam_warmup"
     assert worse.interval.estimate == pytest.approx((cold or -0.1) - ours, abs=0.11)
 
 

@@ -6,7 +6,7 @@ Files for which there is no room stay behind; their run lists them with their sh
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from relearn.runs import record
@@ -54,6 +54,8 @@ def bring(
                     f"{path}: no room for it in {most} files of {limit // MIB} MiB; bring fewer studies home at once"
                 )
         kept = []
+        # for the lists of what stays behind, whose sums are not known yet
+        writer.reserve(_listed(dict.fromkeys(files, "0" * 64)) for files in _by_folder(heavy).values())
         for path in heavy:
             if weights == "fit" and writer.add(path.as_posix(), path.read_bytes()):
                 kept.append(path)
@@ -61,9 +63,10 @@ def bring(
             if not writer.add(path.as_posix(), path.read_bytes()):
                 behind.append(path.as_posix())
         gone = sorted(set(heavy) - set(kept))
+        writer.reserve(())
         for run, files in _by_folder(gone).items():
-            text = json.dumps({file.name: digest(file) for file in files}, indent=1)
-            if not writer.add((run / LEFT_BEHIND).as_posix(), text.encode()):
+            text = _listed({file: digest(file) for file in files})
+            if not writer.add((run / LEFT_BEHIND).as_posix(), text):
                 raise ValueError(f"{run}: no room to say what stayed behind in {most} files")
     return writer.paths, [*map(Path.as_posix, gone), *behind]
 
@@ -99,6 +102,10 @@ def _unfinished(jobs: Iterable[NodeJob]) -> Iterator[Path]:
 
 def _root(job: NodeJob) -> Path:
     return next(parent.parent for parent in Path(job.record).parents if parent.name == "runs")
+
+
+def _listed(sums: Mapping[Path, str]) -> bytes:
+    return json.dumps({file.name: found for file, found in sums.items()}, indent=1).encode()
 
 
 def _by_folder(paths: Iterable[Path]) -> dict[Path, list[Path]]:

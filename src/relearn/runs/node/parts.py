@@ -74,6 +74,7 @@ class Writer:
         self._buffer = io.BufferedWriter(self.cut, MIB)  # type: ignore[type-var]
         self._zipped = gzip.GzipFile("", "wb", 6, self._buffer, mtime=0)
         self._tar = tarfile.open(fileobj=self._zipped, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115
+        self._reserved = 0
         self._bound = 0  # upper bound of the bytes needed by all files so far
         self._images: dict[bytes, tuple[str, int]] = {}  # by digest: the file and the offset
 
@@ -90,6 +91,10 @@ class Writer:
         self._tar.close()
         self._zipped.close()
         self._buffer.flush()
+
+    def reserve(self, contents: Iterable[bytes]) -> None:
+        """From now on leave room for files of these contents; none: use it."""
+        self._reserved = sum(map(_needed, contents))
 
     def add_images(self, name: str, content: bytes) -> bool:
         """Append a safetensors file with its images as residuals, each image tensor only the first time that one comes."""
@@ -111,7 +116,7 @@ class Writer:
 
     def add(self, name: str, content: bytes, headers: Mapping[str, str] = MappingProxyType({})) -> bool:
         """Append a file if there is room for it; return whether there was."""
-        needed = len(content) + len(content) // 1000 + MEMBER
+        needed = _needed(content) + self._reserved
         if self.total is not None and self._bound + needed > self.total:
             self._zipped.flush()  # the compressed size may leave more room than the bound
             self._buffer.flush()
@@ -121,8 +126,13 @@ class Writer:
         member = tarfile.TarInfo(name)
         member.size, member.pax_headers = len(content), dict(headers)
         self._tar.addfile(member, io.BytesIO(content))
-        self._bound += needed
+        self._bound += _needed(content)
         return True
+
+
+def _needed(content: bytes) -> int:
+    """Upper bound of the bytes that a file takes in the parts."""
+    return len(content) + len(content) // 1000 + MEMBER
 
 
 def read(paths: Iterable[Path], folder: Path) -> list[Path]:

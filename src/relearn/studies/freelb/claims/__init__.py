@@ -149,13 +149,9 @@ def mask_reuse(evidence: Evidence) -> Finding:
 
 
 def _better(evidence: Evidence, task: str, arms: Sequence[str]) -> str:
-    """The method with the best median score; the first method if none was run."""
-    medians_of = {
-        arm: float(np.median(list(one.values.values())))
-        for arm in arms
-        if (one := _score(evidence, task, arm)).values
-    }
-    return max(medians_of, key=lambda arm: medians_of[arm]) if medians_of else arms[0]
+    """The method with the better median score at the seeds that both have; the one that was run if only one was, else the first."""
+    ran = {arm: one for arm in arms if (one := _score(evidence, task, arm)).values}
+    return medians.better(ran) if ran else arms[0]
 
 
 def yopo_not_better(evidence: Evidence) -> Finding:

@@ -76,18 +76,24 @@ def paired_note(apart: np.ndarray, unit: str) -> str:
     return f"paired by seed: mean {mean}, higher in {higher} of {len(apart)}, lower in {lower}"
 
 
+def better(samples: Mapping[str, Sample]) -> str:
+    """The name of the sample with the best median over the seeds that all share; the first of equals, or if they share none."""
+    seeds = set.intersection(*(set(one.values) for one in samples.values()))
+
+    def median(name: str) -> float:
+        return float(np.median([samples[name].values[seed] for seed in seeds]))
+
+    return max(samples, key=median) if seeds else next(iter(samples))
+
+
 def best(name: str, samples: Sequence[Sample]) -> Sample:
-    """The sample with the best median over the seeds that all share; the first of equals.
+    """The sample with the best median over the seeds that all share, at these seeds; with the runs of all.
 
     The better one is chosen once, not for each seed: the maximum of two equally good methods at each seed is better than either of
     them by half of a seed's spread, and would contradict any claim to match both.
     """
     seeds = sorted(set.intersection(*(set(one.values) for one in samples)))
-    chosen = (
-        max(samples, key=lambda one: float(np.median([one.values[seed] for seed in seeds])))
-        if seeds
-        else samples[0]
-    )
+    chosen = samples[int(better({str(at): one for at, one in enumerate(samples)}))]
     values = {seed: chosen.values[seed] for seed in seeds}
     return Sample(name, values, tuple(run for one in samples for run in one.runs))
 
@@ -143,4 +149,4 @@ def _order_interval(
         level = expanded_level(count)
         ends = [float(end) for end in np.quantile(drawn, [level, 1 - level])]
         low, high = (min(low, ends[0]), max(high, ends[1])) if count < ENOUGH else ends
-    return Interval(estimate, min(low, estimate), max(high, estimate))
+    return Interval(estimate, min(low, estimate), max(high, estimate), count - 1)
