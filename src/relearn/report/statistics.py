@@ -189,7 +189,7 @@ def student_mean_of_table(table: Sequence[Sequence[float]], confidence: float = 
     parts = [one.var(ddof=1) / len(one) for one in (values.mean(axis=1), columns)]
     freedom = sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, values.shape))
     half = t_quantile(0.5 + confidence / 2, freedom) * math.sqrt(sum(parts))
-    return Interval(mean, mean - half, mean + half)  # widened as of many units, as published
+    return Interval(mean, mean - half, mean + half, freedom)
 
 
 def log_slope(line: Mapping[int, float]) -> float:
