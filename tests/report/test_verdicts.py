@@ -172,6 +172,9 @@ def test_one_of_several_comparisons_must_miss_by_more_and_one_set_aside_does_not
     assert judged(near, weak="none")["verdict"] == "contradicted"
     both = judged(near, good, weak="none")
     assert both["verdict"] == both["parts"][0].verdict == "inconclusive" and both["main"].name == "A: best"
+    assert [part.spared for part in both["parts"]] == [True, False] and not judged(near, weak="none")[
+        "main"
+    ].spared
     assert judged(near, good, weak="B")["verdict"] == "contradicted"
     assert judged(near, replace(good, decides=False), weak="none")["verdict"] == "contradicted"
 

@@ -157,6 +157,8 @@ def _details(claim: Claim, link: Callable[[str], str], why: Sequence[str]) -> li
     for part in claim.parts:
         method = part.method if isinstance(part, Comparison) else "exact"
         aside = "" if isinstance(part, Exact) or part.decides else "additional comparison, not decisive; "
+        if isinstance(part, Comparison) and part.spared:
+            aside += f"corrected for {part.among} comparisons, the interval reaches the claimed side; "
         lines.append(
             f"- {part.name}: {effect(part)}, claimed {format_claimed(part)}: {part.verdict} ({aside}{method})"
         )

@@ -78,6 +78,11 @@ class Comparison:
         return verdict(self.claimed, self.interval, same, self.among)
 
     @property
+    def spared(self) -> bool:
+        """Whether the interval lies on the other side, and only the correction for several comparisons keeps it from contradicting."""
+        return self.claimed.misses(self.interval) and self.verdict not in ("contradicted", "identical")
+
+    @property
     def pairs(self) -> set[tuple[str, int]]:
         return {(victim, target) for victim, _, target in self.keys}
 
