@@ -211,7 +211,7 @@ def test_a_defence_is_added_by_the_files_that_the_page_lists(house: House) -> No
     new = sorted(set(house.records()) - set(before))
     filtered = [path for path in new if "/filter/transfer/feature_collision/median_outliers/" in path]
     assert filtered
-    contract = [CHECKOUT / "tests/methods/test_defence_contract.py", house.root / "tests/methods"]
+    contract = [CHECKOUT / "tests/methods/test_detector.py", house.root / "tests/methods"]
     house.run(
         *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(CHECKOUT)),
         *("-c", str(CHECKOUT / "pyproject.toml"), "-k", "median", *map(str, contract)),

@@ -56,7 +56,7 @@ def test_schedules_are_known_and_need_no_milestones() -> None:
 def test_a_method_of_params_yaml_is_a_strategy_that_takes_its_settings(name: str) -> None:
     method = read(adversaries.Method, strategy(name))
     made, kind = adversaries.strategy_of(method), method.kind
-    assert (made is plain_gradient) == (name == "vanilla")
+    assert (made is plain_gradient) == name.startswith("vanilla")
     passes, replays = {"vanilla": (1, 1), "free_at": (1, 3)}.get(kind, (3, 1))
     assert (adversaries.passes_of(method), adversaries.replays_of(method)) == (passes, replays)
     if kind == "yopo":
