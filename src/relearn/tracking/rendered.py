@@ -45,6 +45,8 @@ def report(root: Path) -> Tracked | None:
         return None
     try:
         return _report(root, file)
+    except OSError:  # another rendering takes its place
+        return None
     except (csv.Error, LookupError, TypeError, ValueError) as error:
         kind = type(error).__name__
         raise ValueError(
