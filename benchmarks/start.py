@@ -22,6 +22,8 @@ from pathlib import Path
 
 from timing import report
 
+from relearn.cli.warm import NO_TORCH
+
 PAIRS = 7
 WANTED_S = 0.6
 TORCH = "import torch, safetensors.torch"
@@ -55,7 +57,7 @@ def child_cpu_s(command: list[str], folder: Path, server: Server | None = None) 
     environment = {**os.environ, "RELEARN_WARM": warm, "RELEARN_WARM_DEBUG": "1"}
     done = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if server is not None and "plain start" in done.stderr and "does not use torch" not in done.stderr:
+    if server is not None and "plain start" in done.stderr and NO_TORCH not in done.stderr:
         raise RuntimeError(done.stderr.strip())
     aside = 0.0 if server is None else server.cpu_s() - spent
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime + aside

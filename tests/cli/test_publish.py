@@ -192,6 +192,9 @@ def test_a_verdict_that_changes_is_named(published: Path, tmp_path: Path, capsys
     assert cli.main(["publish", "--from", str(target), "--to", str(target), *PARAMS]) == 0
     changed = [line for line in capsys.readouterr().out.splitlines() if line.endswith(" now")]
     assert changed == [f"{one['section']}/{one['id']}: reproduced before, not run now"]
+    (target / "claims.json").write_text("{")  # a damaged set is replaced without a comparison
+    assert run("publish", "--from", str(target), "--to", str(target)) == 0
+    assert contents(target) == contents(published)
 
 
 def test_a_study_is_published_in_parts(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -269,11 +269,8 @@ def test_tables_of_one_seed_of_equal_seeds_and_of_one_sample():
     row = [0.0, 1.0, 0.0, 0.0]
     assert student_mean_of_table([row]) == student_mean_of_table([row] * 3) == student_mean(row)
     assert student_mean_of_table([[0.0], [1.0]]).high == math.inf
-    seeds = [
-        0.1,
-        0.4,
-        0.3,
-    ]  # equal samples: all the variance is that of the seeds, and so are its degrees of freedom
+    # equal samples: all the variance is that of the seeds, and so are its degrees of freedom
+    seeds = [0.1, 0.4, 0.3]
     both, alone = student_mean_of_table([[one] * 50 for one in seeds]), student_mean(seeds)
     assert (both.low, both.high, both.freedom) == pytest.approx((alone.low, alone.high, alone.freedom))
     for table in ([], [[]], [[1.0], [1.0, 2.0]]):

@@ -154,6 +154,14 @@ def seeds_ratio(values: np.ndarray, bound: float, among: int) -> Comparison:
     return replace(found, among=among)
 
 
+def test_arms_of_a_ratio_are_widened_in_its_logarithm_and_may_leave_the_range_of_numbers() -> None:
+    wide = widened(Interval(4.0, 2.0, 8.0, 4), 8, ratio=True)
+    assert (4.0 / wide.low, wide.high / 4.0) == pytest.approx((2.0**1.89, 2.0**1.89), rel=0.005)
+    for low, high in ((0.0, np.inf), (1e-100, 1e100)):
+        wide = widened(Interval(1.0, low, high, 1), 8, ratio=True)
+        assert (wide.low, wide.high) == (0.0, np.inf)
+
+
 @pytest.mark.parametrize("successes", [0, 1, 7, 20])
 def test_a_share_is_widened_to_its_exact_interval(successes: int) -> None:
     """The normal quantiles would end at 23.5% for none of 20 at eight comparisons, the exact interval at 25.1%."""
@@ -172,9 +180,8 @@ def test_one_of_several_comparisons_must_miss_by_more_and_one_set_aside_does_not
     assert judged(near, weak="none")["verdict"] == "contradicted"
     both = judged(near, good, weak="none")
     assert both["verdict"] == both["parts"][0].verdict == "inconclusive" and both["main"].name == "A: best"
-    assert [part.spared for part in both["parts"]] == [True, False] and not judged(near, weak="none")[
-        "main"
-    ].spared
+    assert [part.spared for part in both["parts"]] == [True, False]
+    assert not judged(near, weak="none")["main"].spared
     assert judged(near, good, weak="B")["verdict"] == "contradicted"
     assert judged(near, replace(good, decides=False), weak="none")["verdict"] == "contradicted"
 

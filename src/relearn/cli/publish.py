@@ -68,6 +68,7 @@ def main(args: argparse.Namespace) -> int:
     from relearn.report.layout import Layout
     from relearn.runs import run_store
     from relearn.runs.atomic_files import staged
+    from relearn.runs.record_file import RecordError
     from relearn.runs.run_store import is_store
     from relearn.studies.study import load
 
@@ -106,7 +107,10 @@ def main(args: argparse.Namespace) -> int:
             )
     target.mkdir(parents=True, exist_ok=True)
     held = {run.record["run"]: run for run in found}
-    was = changes.read(target) if (target / "claims.json").is_file() else None
+    try:
+        was = changes.read(target)
+    except (FileNotFoundError, RecordError):  # no set, or a damaged one, which this one replaces
+        was = None
 
     def content(record: run_store.Record, name: str) -> bytes | None:
         run = held[record["run"]]

@@ -21,6 +21,8 @@ from pathlib import Path
 
 from relearn.studies.study import all_studies
 
+NO_TORCH = "this step does not use torch and starts fast"
+"""Why such a step is started plainly."""
 # Slow imports, in the order in which steps first need them. torch.optim loads torch._dynamo at its first use.
 LIBRARIES = (
     *("numpy", "torch", "torch._dynamo", "safetensors.torch", "safetensors.numpy"),
@@ -80,7 +82,7 @@ def main(args: argparse.Namespace) -> int:
 
     def refuses(argv: list[str]) -> str:
         step = steps.get((argv[0], argv[1]))
-        return "" if getattr(step, "NEEDS_TORCH", False) else "this step does not use torch and starts fast"
+        return "" if getattr(step, "NEEDS_TORCH", False) else NO_TORCH
 
     server = warm_server.Server(args.socket, cli.main, stamp, parent, refuses)
     print(f"relearn warm: listening at {args.socket}", flush=True)

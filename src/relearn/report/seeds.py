@@ -83,8 +83,10 @@ def difference(
     values = [left.values[seed] - right.values[seed] for seed in seeds]
     method = "difference paired by seed; Student's t over seeds"
     units = Units("seeds", tuple(values))
-    both, interval = (left, right), student_mean(values)
-    return comparison(name, interval, claimed, unit, method, both, seeds, role, decides, notes, units)
+    both = (left, right)
+    return comparison(
+        name, student_mean(values), claimed, unit, method, both, seeds, role, decides, notes, units
+    )
 
 
 def ratio(

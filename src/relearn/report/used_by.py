@@ -178,9 +178,9 @@ def _cells(folder: Path) -> dict[tuple[str, ...], dict[str, str]]:
     for file in sorted(folder.glob("*.csv")):
         with file.open(encoding="utf-8", newline="") as lines:
             table = csv.DictReader(lines)
-            for line in (
-                table if "artefact" in (table.fieldnames or ()) else ()
-            ):  # another file is none of ours
+            if "artefact" not in (table.fieldnames or ()):
+                continue  # a file of the user's own
+            for line in table:
                 member = (line["member"],) if "member" in line else ()
                 found[line["artefact"], line["row"], line["column"], *member] = line
     return found

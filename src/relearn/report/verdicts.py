@@ -22,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from relearn.report.statistics import CONFIDENCE, Interval, clopper_pearson, t_quantile
 
 #: from weak to strong; a claim about several comparisons gets its weakest verdict
@@ -131,10 +133,14 @@ def widened(interval: Interval, among: int, ratio: bool = False) -> Interval:
     if interval.trials:
         return clopper_pearson(middle * interval.trials, interval.trials, 1 - 2 * tail / among)
     factor = t_quantile(1 - tail / among, interval.freedom) / t_quantile(1 - tail, interval.freedom)
-    ends = (interval.low, interval.high)
-    low, high = (
-        middle * (end / middle) ** factor if ratio else middle + factor * (end - middle) for end in ends
-    )
+    if (
+        ratio
+    ):  # exp and log of floats raise at 0 and beyond the largest number, those of arrays give the limits
+        with np.errstate(divide="ignore", over="ignore"):
+            middle, *ends = np.log([middle, interval.low, interval.high])
+            low, high = np.exp([middle + factor * (end - middle) for end in ends])
+        return Interval(interval.estimate, float(low), float(high), interval.freedom)
+    low, high = (middle + factor * (end - middle) for end in (interval.low, interval.high))
     return Interval(middle, low, high, interval.freedom)
 
 

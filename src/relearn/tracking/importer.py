@@ -186,7 +186,8 @@ class Importer:
         whole: list[Tracked] = []
         for root in {source.root: 0 for source, _ in changed}:
             try:
-                whole += filter(None, [rendered.report(root)])
+                if run := rendered.report(root):
+                    whole.append(run)
             except ValueError as error:  # the runs are imported without the rendering
                 summary.problems.append(str(error))
         ids: dict[str, list[str]] = {}

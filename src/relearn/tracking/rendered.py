@@ -41,11 +41,9 @@ def report(root: Path) -> Tracked | None:
         ValueError: a rendered file is damaged; one line.
     """
     file = root / "claims.json"
-    if not file.is_file():
-        return None
     try:
         return _report(root, file)
-    except OSError:  # another rendering takes its place
+    except OSError:  # none yet, or another one takes its place
         return None
     except (csv.Error, LookupError, TypeError, ValueError) as error:
         kind = type(error).__name__
@@ -117,9 +115,9 @@ def _cells(folder: Path) -> dict[str, float]:
     for file in sorted(folder.glob("*.csv")):
         with file.open(encoding="utf-8", newline="") as lines:
             table = csv.DictReader(lines)
-            for line in (
-                table if "artefact" in (table.fieldnames or ()) else ()
-            ):  # another file is none of ours
+            if "artefact" not in (table.fieldnames or ()):
+                continue  # a file of the user's own
+            for line in table:
                 beside = "member" not in line and (line["paper"] or line["published_code"])
                 if beside and line["mean"]:
                     name = (line["artefact"], line["row"], line["column"], line["unit"])

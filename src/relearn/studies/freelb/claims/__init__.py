@@ -39,10 +39,8 @@ VANILLA, OURS, FRESH = "vanilla", "freelb", "freelb_fresh"
 WIDE, FRESH_WIDE = "freelb_wide", "freelb_fresh_wide"  # larger radius
 FRESH_AS_OURS = "freelb_fresh_as_freelb"  # fresh masks at the rate and radius that FreeLB chose
 RIVALS = ("pgd", "free_at")
-UPDATES = (
-    (OURS, "free_at_as_often_as_freelb"),
-    ("vanilla_as_often_as_free_at", VANILLA),
-)  # controls for the number of updates
+UPDATES = ((OURS, "free_at_as_often_as_freelb"), ("vanilla_as_often_as_free_at", VANILLA))
+"""Comparisons that show what the number of updates does."""
 YOPO = ("yopo_2", "yopo_3", "yopo_2_whole", "yopo_3_whole")  # tables 3.4 and 3.6
 COMPARED = ("pgd", VANILLA)
 REFERENCES = ("freelb", "pgd")
@@ -151,7 +149,7 @@ def mask_reuse(evidence: Evidence) -> Finding:
 def _better(evidence: Evidence, task: str, arms: Sequence[str]) -> str:
     """The method with the better median score at the seeds that both have; the one that was run if only one was, else the first."""
     ran = {arm: one for arm in arms if (one := _score(evidence, task, arm)).values}
-    return medians.better(ran) if ran else arms[0]
+    return list(ran)[medians.better(list(ran.values()))] if ran else arms[0]
 
 
 def yopo_not_better(evidence: Evidence) -> Finding:

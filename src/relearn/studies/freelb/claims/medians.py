@@ -76,14 +76,12 @@ def paired_note(apart: np.ndarray, unit: str) -> str:
     return f"paired by seed: mean {mean}, higher in {higher} of {len(apart)}, lower in {lower}"
 
 
-def better(samples: Mapping[str, Sample]) -> str:
-    """The name of the sample with the best median over the seeds that all share; the first of equals, or if they share none."""
-    seeds = set.intersection(*(set(one.values) for one in samples.values()))
-
-    def median(name: str) -> float:
-        return float(np.median([samples[name].values[seed] for seed in seeds]))
-
-    return max(samples, key=median) if seeds else next(iter(samples))
+def better(samples: Sequence[Sample]) -> int:
+    """The place of the sample with the best median over the seeds that all share; the first of equals, or if they share none."""
+    seeds = set.intersection(*(set(one.values) for one in samples))
+    return (
+        int(np.argmax([np.median([one.values[seed] for seed in seeds]) for one in samples])) if seeds else 0
+    )
 
 
 def best(name: str, samples: Sequence[Sample]) -> Sample:
@@ -93,8 +91,8 @@ def best(name: str, samples: Sequence[Sample]) -> Sample:
     them by half of a seed's spread, and would contradict any claim to match both.
     """
     seeds = sorted(set.intersection(*(set(one.values) for one in samples)))
-    chosen = samples[int(better({str(at): one for at, one in enumerate(samples)}))]
-    values = {seed: chosen.values[seed] for seed in seeds}
+    chosen = samples[better(samples)].values
+    values = {seed: chosen[seed] for seed in seeds}
     return Sample(name, values, tuple(run for one in samples for run in one.runs))
 
 
