@@ -215,3 +215,19 @@ def test_a_packed_job_keeps_only_what_does_not_depend_on_the_machine(several: st
     line = f"relearn gradinit initialise --settings '{{}}' --seed 1{several} --threads 2 --device cpu --precision bf16"
     found = pack.words_of(replace(job_at("x"), command=f"{line} --out there --log one.log"))
     assert found == ["gradinit", "initialise", "--settings", "{}", "--seed", "1"]
+
+
+def test_an_interrupted_pack_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(left: Any) -> Any:
+        yield "data/a.bin", Path(__file__)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pack.jobs, "plan", lambda *_: [job_at("x")])
+    monkeypatch.setattr(pack, "to_do", list)
+    monkeypatch.setattr(pack, "data", interrupted)
+    old = tmp_path / "pack.data.1.part"
+    old.write_text("an older pack")
+    words = SimpleNamespace(study=[], scale=None, out=tmp_path / "pack.tar", check=False, part_mib=40)
+    with pytest.raises(KeyboardInterrupt):
+        pack.main(words)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {old.name: "an older pack"}

@@ -160,3 +160,16 @@ def test_contractive_attention_is_one_graph_for_each_length(form: str) -> None:
     for length in (4, 7, 11):
         x = torch.randn(2, length, 8)
         torch.testing.assert_close(compiled(x), layer(x))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_meta_device(name: str) -> None:
+    """Shapes, parameters and FLOPs can be counted without memory, backward pass included."""
+    layer, inputs, more = cases(3)[name]
+    want = first(layer(*inputs, **more)).shape
+    given = [one.to("meta") for one in inputs]
+    named = {key: one.to("meta") if isinstance(one, Tensor) else one for key, one in more.items()}
+    y = first(layer.to("meta")(*given, **named))
+    y.sum().backward()
+    assert y.is_meta and y.shape == want
+    assert all(one.grad is None or one.grad.is_meta for one in layer.parameters())

@@ -55,6 +55,7 @@ def test_a_range_is_folded_at_its_middle() -> None:
 
 def test_no_axis_without_a_stated_effect_and_none_on_the_wrong_side() -> None:
     assert distance.scale(part([0.3]), None) is None
+    assert distance.scale(part([0.3], Within(0.0, 0.0)), None) is None  # no width to measure with
     assert (
         distance.scale(part([0.3], Above(1.0, strict=False), units=None), Measure("s", claimed=0.1)) is None
     )

@@ -10,6 +10,7 @@ import pytest
 
 from relearn.report import leaderboard, runs
 from relearn.report.leaderboard import Row
+from relearn.report.quantities import Trial
 from relearn.report.statistics import Interval
 from relearn.studies.study import load
 
@@ -38,6 +39,18 @@ def test_what_misses_a_trial_or_has_one_seed_has_no_rank(ends: tuple[float, floa
     made = [row("part", 1.0, missing=2), row("whole", 0.2), alone]
     assert ranks(leaderboard.rank_rows(made, "higher")) == [("whole", 1), ("part", None), ("alone", None)]
     assert alone.line("%", 100.0)[6:9] == ["95", "", ""]
+
+
+def test_a_second_run_of_the_same_trials_adds_no_certainty() -> None:
+    def interval(*folders: str) -> Interval:
+        trials = [
+            Trial("x", seed, 0, None, value, folder)
+            for folder in folders
+            for seed, value in enumerate([0.2, 0.4, 0.9])
+        ]
+        return leaderboard._interval(trials, None)
+
+    assert interval("a", "b") == interval("a")
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from typing import Any
 
 from relearn.cli import adopt, check_jobs, jobs
 from relearn.cli.jobs import Job
-from relearn.runs import provenance, record
+from relearn.runs import atomic_files, provenance, record
 from relearn.runs.node import jobs_file, parts
 from relearn.runs.node.jobs_file import NodeJob
 
@@ -74,7 +74,14 @@ def main(args: argparse.Namespace) -> int:
     if not left:
         raise ValueError("nothing to pack: every run of these targets is done here")
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    written, files = write(args.out, left, args.part_mib * parts.MIB, [job.run for job in chosen])
+    # an interrupted pack leaves nothing that looks whole
+    with atomic_files.staged(args.out.parent) as folder:
+        made, files = write(
+            folder / args.out.name, left, args.part_mib * parts.MIB, [job.run for job in chosen]
+        )
+    written = [args.out.with_name(path.name) for path in made]
+    for old in set(args.out.parent.glob(f"{args.out.stem}.data.*.part")) - set(written):
+        old.unlink()
     steps = {(job.study, job.step) for job in left}
     print(
         f"{len(left)} jobs of {len(steps)} steps, {len(plan) - len(left)} are done here; {files} files of data"

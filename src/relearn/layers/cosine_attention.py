@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from relearn.layers.cosine_core import CosineCore, Form, cosine_attention, normalise
-from relearn.layers.own_backward import own_backward
+from relearn.layers.on_device import own_backward
 from relearn.layers.self_attention import merge, refuse_where
 from relearn.maths.cosine_bounds import cosine_bound
 

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from relearn.layers.on_device import full_precision, wide
+
 softmax_backward = torch.ops.aten._softmax_backward_data  # one pass over memory instead of three
 SCRATCH = 2**18  # logits held at a time; about what fits in a CPU cache
 
@@ -65,7 +67,7 @@ class CosineCore(torch.autograd.Function):
         if torch.is_grad_enabled():
             pulled: Any = torch.func.vjp(lambda u, bias: cosine_attention(u, bias, ctx.form), rows, added)
             return *pulled[1](grad), None
-        with torch.autocast(rows.device.type, enabled=False):
+        with full_precision(rows):
             return *_gradients(rows, added, grad, ctx.form), None
 
 
@@ -81,15 +83,15 @@ def cosine_attention(rows: Tensor, added: Tensor | None, form: Form) -> Tensor:
 
 def normalise(u: Tensor, eps: float) -> Tensor:
     r"""Divide rows by :math:`\sqrt{\|u\|^2 + \epsilon}`; the norm of half-precision rows is computed in float32."""
-    wide = _wide(u)
-    return (wide * (wide.square().sum(-1, keepdim=True) + eps).rsqrt()).to(u.dtype)
+    full = wide(u)
+    return (full * (full.square().sum(-1, keepdim=True) + eps).rsqrt()).to(u.dtype)
 
 
 def _gradients(rows: Tensor, added: Tensor, grad: Tensor, form: Form) -> tuple[Tensor, Tensor]:
     to_rows = grad.new_empty(rows.shape)
     to_added = []
     own = 1 / form.gain**2 if form.normalise_values else 0.0
-    shares = _wide(rows).new_tensor([1 / form.tau**2, 1.0, own]).view(3, 1, 1, 1, 1, 1)
+    shares = wide(rows).new_tensor([1 / form.tau**2, 1.0, own]).view(3, 1, 1, 1, 1, 1)
     width = grad.shape[-1] // form.heads
     grads = grad.reshape(-1, len(added), grad.shape[1], form.heads, width)
     places = to_rows.view(-1, len(added), *rows.shape[1:])
@@ -97,8 +99,8 @@ def _gradients(rows: Tensor, added: Tensor, grad: Tensor, form: Form) -> tuple[T
         images, windows = u.shape[:2]
         hats, factors = _normalise(u, form)
         q, k, v = hats.flatten(1, 3)
-        ahead = _wide(grads.narrow(*piece)).transpose(2, 3).reshape(q.shape)
-        logits = torch.bmm(q, k.mT).unflatten(0, (images, -1)) + _wide(bias).flatten(0, 1)
+        ahead = wide(grads.narrow(*piece)).transpose(2, 3).reshape(q.shape)
+        logits = torch.bmm(q, k.mT).unflatten(0, (images, -1)) + wide(bias).flatten(0, 1)
         weights = logits.softmax(-1).flatten(0, 1)
         to_logits = softmax_backward(torch.bmm(ahead, v.mT), weights, -1, weights.dtype)
         to_hats = torch.stack(
@@ -134,14 +136,10 @@ def _images(tokens: Tensor, added: Tensor) -> Tensor:
 
 def _normalise(u: Tensor, form: Form) -> tuple[Tensor, Tensor]:
     """Return the normalised and scaled rows (3, I, W, H, N, w) of u (I, W, N, 3, H, w), and their factors (I, W, N, 3, H, 1)."""
-    u = _wide(u)
+    u = wide(u)
     scale = u.new_tensor([form.tau, 1.0, form.gain]).view(3, 1, 1)
     size = torch.linalg.vector_norm(u, dim=-1, keepdim=True)
     factors = (size.square() + form.eps).rsqrt() * scale
     if not form.normalise_values:
         factors = torch.cat([factors[..., :2, :, :], scale[2:].expand_as(factors[..., 2:, :, :])], -3)
     return (u * factors).permute(3, 0, 1, 4, 2, 5).contiguous(), factors
-
-
-def _wide(u: Tensor) -> Tensor:
-    return u.float() if u.dtype in (torch.float16, torch.bfloat16) else u

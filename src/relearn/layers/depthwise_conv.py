@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from relearn.layers.own_backward import own_backward
+from relearn.layers.on_device import own_backward
 
 IMAGE_ENTRIES = (
     2**17

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
+from relearn.layers.on_device import full_precision
+
 
 def project_dynamically(scores: Tensor, pairs: Tensor, mask: Tensor | None, *, fused: bool = True) -> Tensor:
     r"""Compress keys and values to rank r, (2, B, H, r, d).
@@ -50,7 +52,7 @@ class Compression(torch.autograd.Function):
         if torch.is_grad_enabled():
             again: Any = torch.func.vjp(compress, weights, pairs)
             return again[1](grad)
-        with torch.autocast(grad.device.type, enabled=False):
+        with full_precision(grad):
             flat, rows, slopes = weights.flatten(0, 1), pairs.flatten(1, 2), grad.flatten(1, 2)
             to_weights = torch.bmm(slopes[0], rows[0].mT).baddbmm_(slopes[1], rows[1].mT)
             to_pairs = torch.empty_like(rows)

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from relearn.layers.long_short_core import Form, Norms, attend, attend_one_query, heads_first, wide
+from relearn.layers.long_short_core import Form, Norms, attend, attend_one_query, heads_first
+from relearn.layers.on_device import full_precision, wide
 from relearn.layers.self_attention import merge
 
 
@@ -118,7 +119,7 @@ class LongShortAttention(nn.Module):
         drop = self.attention_dropout if self.training else 0.0
         queries, pairs = heads_first(self.qkv(x), self.heads)
         scores = None if self.score is None else wide(self.score(x[:, self.class_token :]))
-        with torch.autocast(x.device.type, enabled=False):
+        with full_precision(x):
             given = queries, pairs, scores, mask, self.norms, self.form
             own = self.fused and not torch.compiler.is_compiling()
             found = attend(*given, attention_dropout=drop, fused=own)
@@ -158,6 +159,8 @@ class LongShortAttention(nn.Module):
             )
             if self.class_token:
                 torch._assert_async(mask[:, 0].all(), "mask: a class token is padding (allowed: real)")
+            return
+        if mask.is_meta:
             return
         if empty.any():
             raise ValueError(

@@ -12,6 +12,7 @@ from relearn.layers.causal_gradients import gradients
 from relearn.layers.causal_inplace import LANE, InPlace, lanes
 from relearn.layers.causal_scores import attention_weights, mixtures, padded, real_rows
 from relearn.layers.causal_windows import Form, Spans
+from relearn.layers.on_device import full_precision
 
 KEPT = (
     2**22
@@ -48,7 +49,7 @@ class CausalCore(torch.autograd.Function):
     def forward(ctx: Any, spans: Spans, form: Form, *tensors: Tensor | None) -> Tensor:
         q, kept = _first(tensors), []
         seed = int(torch.randint(2**62, ())) if form.dropout else 0
-        with torch.autocast(q.device.type, enabled=False):
+        with full_precision(q):
             work = InPlace(spans, form, padded(spans, *tensors), seed)
             done = q.new_empty(q.shape)
             rows = done.transpose(1, 2)
@@ -72,7 +73,7 @@ class CausalCore(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors  # read once, as activation checkpointing demands
         spans, form, tensors, kept = ctx.spans, ctx.form, saved[:7], saved[7:]
-        with torch.autocast(grad.device.type, enabled=False):
+        with full_precision(grad):
             work = InPlace(spans, form, padded(spans, *tensors), ctx.seed)
             if not torch.is_grad_enabled():
                 grad = grad * _scale(form) if form.dropout else grad

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import dropout
 
 from relearn.layers.dynamic_projection import layer_norm_heads, project_dynamically
+from relearn.layers.on_device import wide
 from relearn.layers.window_mix import WindowMix, mix_windows
 
 
@@ -114,8 +115,3 @@ def prepare_keys_values(
         )
         long = torch.cat([long, compressed], 3) if long.numel() else compressed
     return pairs, layer_norm_heads(long, norms.global_weight, norms.global_bias, form.eps)
-
-
-def wide(x: Tensor) -> Tensor:
-    """Convert half precision to float32; other types are unchanged."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from relearn.layers.on_device import wide
 from relearn.layers.self_attention import SelfAttention
 from relearn.maths.lrsa_bounds import output_bound
 from relearn.maths.norms import spectral_norm
@@ -129,8 +130,3 @@ class LRSA(SelfAttention):
         size = wide(queries).square().sum((-2, -1), keepdim=True)
         longest = wide(x).square().sum(-1).amax(-1)[:, None, None, None]
         return (size + self.eps**2).sqrt(), (longest + self.eps**2).sqrt()
-
-
-def wide(x: Tensor) -> Tensor:
-    """Convert half precision to float32; other types are unchanged."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

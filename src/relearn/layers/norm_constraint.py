@@ -55,6 +55,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import parametrize
 
+from relearn.layers.on_device import wide
 from relearn.maths.conv_bounds import conv_bound
 from relearn.maths.norms import CONVOLUTIONS, PADDING_MODES, conv_operator_norm, spectral_norm
 
@@ -211,15 +212,15 @@ class NormConstraint(nn.Module):
             raise ValueError(f"blocks: found {map.blocks}, allowed: a divisor of {len(weight)} rows")
         self.bound, self.map, self.iterations = float(bound), map, iterations
         self.method = "upper" if isinstance(map, Diagonal) else method
-        wide = _wide(weight.detach())
+        full = wide(weight.detach())
         if self.method == "upper":
-            map.upper(wide)  # says now if there is none
+            map.upper(full)  # says now if there is none
             return
         assert not isinstance(map, Diagonal)
-        drawn = torch.randn(map.inputs(wide), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        drawn = torch.randn(map.inputs(full), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         parts = map.parts(drawn)
         self.vector: Tensor
-        self.register_buffer("vector", (parts / _size(parts)).reshape(drawn.shape).to(wide))
+        self.register_buffer("vector", (parts / _size(parts)).reshape(drawn.shape).to(full))
         self.settle(weight)
 
     def norm(self, weight: Tensor) -> Tensor:
@@ -232,10 +233,10 @@ class NormConstraint(nn.Module):
 
     def forward(self, weight: Tensor) -> Tensor:
         if self.training and self.method == "power":
-            self._iterate(_wide(weight.detach()), self.iterations)
-        wide = _wide(weight)
-        divisor = (self.norm(wide) / self.bound).clamp_min(1.0)
-        capped = wide.reshape(self.map.blocks, -1) / divisor[:, None]
+            self._iterate(wide(weight.detach()), self.iterations)
+        full = wide(weight)
+        divisor = (self.norm(full) / self.bound).clamp_min(1.0)
+        capped = full.reshape(self.map.blocks, -1) / divisor[:, None]
         return capped.reshape(weight.shape).to(weight.dtype)
 
     def right_inverse(self, weight: Tensor) -> Tensor:
@@ -248,7 +249,7 @@ class NormConstraint(nn.Module):
         ‖AᵀA v - σ² v‖ ≤ residual · σ², for at most ``steps`` steps."""
         if self.method == "upper":
             return
-        weight = _wide(weight.detach())
+        weight = wide(weight.detach())
         if isinstance(self.map, Rows):
             self.vector.copy_(torch.linalg.svd(self.map.view(weight), full_matrices=False)[2][:, :1])
         else:
@@ -352,7 +353,3 @@ def separate_windows(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> bool:
 
 def _size(parts: Tensor) -> Tensor:
     return torch.linalg.vector_norm(parts, dim=2, keepdim=True)
-
-
-def _wide(weight: Tensor) -> Tensor:
-    return weight.float() if weight.dtype in (torch.float16, torch.bfloat16) else weight

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
 
+from relearn.layers.on_device import full_precision
 from relearn.maths.norms import spectral_norm
 
 
@@ -109,7 +109,7 @@ class RandomFeatureGP(nn.Module):
         dim = self.weight.shape[1]
         if x.shape[-1] != dim:
             raise ValueError(f"x: shape {tuple(x.shape)} (allowed: (..., {dim}))")
-        with _without_autocast(x):
+        with full_precision(x):
             turns = x.to(self.weight.dtype) @ self.weight.mT / self.length_scale
             return math.sqrt(2 / len(self.phase)) * torch.cos(turns + self.phase)
 
@@ -131,7 +131,7 @@ class RandomFeatureGP(nn.Module):
         p = self._logits(found).softmax(-1)
         if len(self.precision) == 1:
             p = p.amax(-1, keepdim=True)
-        with _without_autocast(x):
+        with full_precision(x):
             for one, weight in zip(self.precision, (p * (1 - p)).T):
                 one.addmm_(found.T, weight[:, None] * found)
         self.seen += len(found)
@@ -147,7 +147,7 @@ class RandomFeatureGP(nn.Module):
         """Return v(x) = Φᵀ Σ Φ, (..., 1), or (..., C) with a Σ per class, for x (..., D)."""
         self._require_fitted("variance")
         found = self.features(x)
-        with _without_autocast(x):
+        with full_precision(x):
             root = torch.linalg.cholesky(self.precision)
             half = torch.linalg.solve_triangular(root, found.reshape(-1, len(self.phase)).T, upper=False)
             return half.square().sum(1).T.reshape(*found.shape[:-1], len(self.precision))  # half is (K, M, n)
@@ -161,7 +161,7 @@ class RandomFeatureGP(nn.Module):
         return math.sqrt(2 / len(self.phase)) * spectral_norm(self.weight) / self.length_scale
 
     def _logits(self, found: Tensor) -> Tensor:
-        with _without_autocast(found):
+        with full_precision(found):
             return self.out(found)
 
     def _require_fitted(self, who: str) -> None:
@@ -173,9 +173,3 @@ class RandomFeatureGP(nn.Module):
     def extra_repr(self) -> str:
         many, dim = self.weight.shape
         return f"dim={dim}, features={many}, length_scale={self.length_scale}, ridge={self.ridge}"
-
-
-def _without_autocast(x: Tensor) -> AbstractContextManager[None]:
-    """Disable autocast; the meta device, used to count parameters and FLOPs, has none to disable."""
-    kind = x.device.type
-    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()

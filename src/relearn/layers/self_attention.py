@@ -240,6 +240,6 @@ def refuse_where(wrong: Tensor, who: str, why: str) -> None:
     """
     if torch.compiler.is_compiling():
         torch._assert_async(~wrong.any(), f"mask: some {who} {why}")
-    elif wrong.any():
+    elif not wrong.is_meta and wrong.any():
         b, h, i = wrong.nonzero()[0].tolist()
         raise ValueError(f"mask: {who} {i} of sequence {b}, head {h}, {why}")

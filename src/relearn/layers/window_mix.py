@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import dropout
 
+from relearn.layers.on_device import full_precision
 from relearn.layers.segments import Segments
 
 softmax_backward = torch.ops.aten._softmax_backward_data  # one pass over memory instead of three
@@ -41,7 +42,7 @@ class WindowMix(torch.autograd.Function):
                 lambda q, p, k: mix_windows(q, p, k, mask, ctx.window), queries, pairs, long
             )
             return *again[1](grad), None, None
-        with torch.autocast(grad.device.type, enabled=False):
+        with full_precision(grad):
             return *gradients(grad, queries, pairs, long, mask, ctx.window), None, None
 
 

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from relearn.layers.long_short_attention import LongShortAttention
-from relearn.layers.long_short_core import heads_first, prepare_keys_values, wide
+from relearn.layers.long_short_core import heads_first, prepare_keys_values
+from relearn.layers.on_device import wide
 
 NAME = "long_short"  # key of the mask function, and of the converted model's sizes in its configuration
 SIZES = ("window", "rank", "dual_norm")

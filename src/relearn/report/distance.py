@@ -40,7 +40,7 @@ class Scale:
 
 
 def scale(part: Comparison, measure: Measure | None) -> Scale | None:
-    """The axis of a comparison; None for a counted number, or if neither the source nor the design states an effect.
+    """The axis of a comparison; None for a counted number, a range without width, or if no source or design states an effect.
 
     Raises:
         ValueError: the claimed value is not on the claimed side of the bound.
@@ -48,7 +48,7 @@ def scale(part: Comparison, measure: Measure | None) -> Scale | None:
     side = part.claimed
     if isinstance(side, Within):
         half = (side.high - side.low) / 2
-        return Scale(side.low, 1.0, half, middle=(side.low + side.high) / 2) if math.isfinite(half) else None
+        return Scale(side.low, 1.0, half, middle=(side.low + side.high) / 2) if 0 < half < math.inf else None
     if part.units is None or measure is None or measure.claimed is None:  # a counted number has no effect
         return None
     logarithm = part.unit == "ratio"

@@ -10,6 +10,7 @@ number is missing, too.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -130,9 +131,13 @@ def _counts(row: Row) -> bool:
 
 
 def _interval(trials: Sequence[Trial], bounds: tuple[float, float] | None) -> Interval:
-    values = [trial.value for trial in trials]
-    if len({trial.target for trial in trials}) > 1:
-        return clustered_mean(values, [trial.target for trial in trials], bounds)
+    several: dict[Key, list[float]] = {}  # runs of one key are no independent samples
+    for trial in trials:
+        several.setdefault(trial.key, []).append(trial.value)
+    values = [statistics.fmean(found) for found in several.values()]
+    targets = [target for _, _, target in several]
+    if len(set(targets)) > 1:
+        return clustered_mean(values, targets, bounds)
     if len(values) > 1:
         return student_mean(values)
     return Interval(values[0], float("nan"), float("nan"))

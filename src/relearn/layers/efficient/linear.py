@@ -8,7 +8,8 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import elu
 
-from relearn.layers.efficient.token_attention import TokenAttention, full_precision, wide, zero_padding
+from relearn.layers.efficient.token_attention import TokenAttention, zero_padding
+from relearn.layers.on_device import full_precision, wide
 
 
 class LinearAttention(TokenAttention):

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, pad
 
-from relearn.layers.efficient.token_attention import TokenAttention, full_precision, wide, zero_padding
+from relearn.layers.efficient.token_attention import TokenAttention, zero_padding
+from relearn.layers.on_device import full_precision, wide
 
 
 class NystromformerAttention(TokenAttention):

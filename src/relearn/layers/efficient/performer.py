@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from relearn.layers.efficient.linear import feature_mean
-from relearn.layers.efficient.token_attention import TokenAttention, full_precision, wide, zero_padding
+from relearn.layers.efficient.token_attention import TokenAttention, zero_padding
+from relearn.layers.on_device import full_precision, wide
 
 
 class PerformerAttention(TokenAttention):

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import dropout, normalize, pad
 
-from relearn.layers.efficient.token_attention import TokenAttention, full_precision, wide
+from relearn.layers.efficient.token_attention import TokenAttention
+from relearn.layers.on_device import full_precision, wide
 
 ITSELF = 1e5
 """Penalty subtracted from the logit of a token with itself."""

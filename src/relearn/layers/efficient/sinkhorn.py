@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from relearn.layers.efficient.blocks import attend, block_mask, split_blocks
-from relearn.layers.efficient.token_attention import TokenAttention, wide
+from relearn.layers.efficient.token_attention import TokenAttention
+from relearn.layers.on_device import wide
 
 
 class SinkhornAttention(TokenAttention):

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn.functional import dropout
 
 from relearn.layers.efficient.blocks import block_mask, distances, neighbours, split_blocks
-from relearn.layers.efficient.token_attention import TokenAttention, wide
+from relearn.layers.efficient.token_attention import TokenAttention
+from relearn.layers.on_device import wide
 
 
 class SparseAttention(TokenAttention):

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, relu
 
-from relearn.layers.efficient.token_attention import TokenAttention, wide, zero_padding
+from relearn.layers.efficient.token_attention import TokenAttention, zero_padding
+from relearn.layers.on_device import wide
 
 FORMS = ("dense", "random")
 

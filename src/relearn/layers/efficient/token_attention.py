@@ -96,20 +96,10 @@ class TokenAttention(nn.Module):
                 f"mask: {mask.dtype} of shape {tuple(mask.shape)} (allowed: torch.bool of {tuple(x.shape[:2])})"
             )
         empty = ~mask.any(1)
-        if empty.any():
+        if not mask.is_meta and empty.any():
             raise ValueError(
                 f"mask: sequence {int(empty.nonzero()[0])} is all padding (allowed: at least one token)"
             )
-
-
-def full_precision(x: Tensor) -> torch.autocast:
-    """Disable autocast, so that products of float32 tensors from :func:`wide` stay in float32."""
-    return torch.autocast(x.device.type, enabled=False)
-
-
-def wide(x: Tensor) -> Tensor:
-    """Convert half precision to float32; other types are unchanged."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def zero_padding(x: Tensor, mask: Tensor | None) -> Tensor:
