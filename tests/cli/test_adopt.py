@@ -229,6 +229,8 @@ def test_two_records_of_one_run_and_none_at_all_are_refused(machines: Machines, 
     make(PRETRAIN, machines.there / "copy")
     assert "a copy of the run in" in fault_of(machines.there, PLAN)
     assert "holds no record.json" in fault_of(tmp_path / "nowhere", PLAN)
+    with ExitStack() as stack, pytest.raises(ValueError, match=r"nowhere: no such file or folder$"):
+        open_records([tmp_path / "nowhere"], stack)
 
 
 def test_several_faults_are_counted() -> None:

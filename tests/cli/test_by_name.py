@@ -162,6 +162,11 @@ def test_open_opens_the_report_or_says_how_to_make_it(
     monkeypatch.setattr(opening, "displays", lambda: True)
     assert cli.main(["open"]) == 3
     assert "no report yet; `relearn reproduce all` makes it" in capsys.readouterr().err
+    published = checkout / "results/published/mini/report.html"
+    published.parent.mkdir(parents=True)
+    published.touch()
+    assert cli.main(["open"]) == 3
+    assert capsys.readouterr().err.endswith("; published: results/published/mini/report.html\n")
     page = checkout / "results/mini/report.html"
     page.touch()
     assert cli.main(["open"]) == 0

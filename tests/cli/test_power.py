@@ -56,9 +56,10 @@ def test_all_claims_end_with_how_many_are_open(root: Path, capsys: pytest.Captur
     [(["cp_beat_fc"], "claim: found 'cp_beat_fc', nearest: cp_beats_fc"), ([], "no sound record of scale")],
 )
 def test_a_wrong_call_is_one_line(
-    root: Path, tmp_path: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A wrong name is found before any record is read."""
     (tmp_path / "runs").mkdir()
-    assert power(root if words else tmp_path, *words) == 2
+    assert power(tmp_path, *words) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1

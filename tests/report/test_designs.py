@@ -16,6 +16,7 @@ from relearn.params.places import place
 from relearn.params.reading import ParamsError
 from relearn.report import claims, design_formats, designs
 from relearn.report.designs import Design
+from relearn.report.statistics import Interval
 from relearn.studies import parameters
 from relearn.studies.study import all_studies
 
@@ -171,13 +172,15 @@ def test_the_report_says_design_widths_and_what_deviates() -> None:
     planned = stats.t.ppf(0.975, 3) * 0.2 / 2
     assert lines[0] == "design: a minus b 4 seeds, 1 CPU h (records)"
     assert (
-        f"half-width of a - b: planned {100 * planned:.3g}, achieved 20.5 points; wider than the distance from the claimed value "
+        f"half-width of a - b: planned {100 * planned:.3g} points, achieved 20.5 points; wider than the distance from the claimed value "
         "to the bound, so this n could hardly decide" in lines
     )
     assert "deviates from the design: study.seeds: [0], designed [0, 1]" in lines
     assert lines[-1] == "the design needs: a pilot"
     alone = " ".join(design_formats.lines(design, claim(part([0.1])), values))
     assert "achieved not known" in alone and "not known points" not in alone
+    counted = replace(part([0.1]), units=None, interval=Interval(0.1, 0.1, 0.1))
+    assert "half-width" not in " ".join(design_formats.lines(design, claim(counted), values))
     plain = design_formats.to_dict(design, found, values)
     assert plain["half_widths"] == [
         {

@@ -1,12 +1,13 @@
 """What would decide a claim: units, costs and the line to change, from the units behind its comparisons."""
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from relearn.report import claim_cost, outdated, power, undecided, undecided_formats
+from relearn.report import claim_cost, claims_formats, outdated, power, undecided, undecided_formats
 from relearn.report.claims import Claim
 from relearn.report.comparisons import Comparison, Units
 from relearn.report.designs import Design, Measure
@@ -138,6 +139,22 @@ def test_reasons_that_more_units_do_not_remove_are_named() -> None:
     ]
 
 
+def test_the_claimed_effect_and_the_spread_have_the_unit_of_the_effect() -> None:
+    words = {"fraction": "10 points", "bleu": "0.1 BLEU", "nats": "0.1 nats"}
+    for unit, claimed in words.items():
+        line = undecided_formats.lines(found(claim(part([0.3], unit=unit))))[1]
+        assert f" for a claimed {claimed} (table 1), spread " in line, line
+        assert f"spread {'20 points' if unit == 'fraction' else f'0.2 {claimed[4:]}'} (a pilot)" in line
+    shown = [claims_formats.format_claimed(part([0.3], Above(0.02), unit=unit)) for unit in words]
+    assert shown == ["> 2 points", "> 0.02 BLEU", "> 0.02 nats"]
+
+
+def test_large_numbers_have_no_exponent() -> None:
+    dear = replace(DESIGN, measures=(Measure("table 1", claimed=0.005, sd=1.0, pilot="a pilot"),))
+    said = undecided_formats.headline(found(claim(part([0.3])), dear))
+    assert "e+" not in said and re.search(r": \d{3},\d{3} seeds cost [\d,]+ CPU hours", said), said
+
+
 def test_pairs_are_counted_in_targets_and_victims_are_not() -> None:
     keys = tuple((victim, 0, target) for victim in "ab" for target in range(20))
     attacks = part([0.3], keys=keys, over="targets", interval=Interval(0.3, 0.2, 0.4))
@@ -189,7 +206,7 @@ def test_the_plain_data_can_be_written_as_json() -> None:
 def test_claims_md_claims_json_and_the_page_have_what_would_decide() -> None:
     import json
 
-    from relearn.report import claims_beside, claims_formats
+    from relearn.report import claims_beside
     from relearn.report.views import claims as views
 
     told = claim(part([0.3]), verdict="underpowered", reasons=("1 seed, needs 3",))

@@ -59,7 +59,14 @@ def main(args: argparse.Namespace) -> int:
 
 
 def open_records(given: Sequence[Path], stack: contextlib.ExitStack) -> Path:
-    """The given folder, or a temporary one with the content of the given parts or published set."""
+    """The given folder, or a temporary one with the content of the given parts or published set.
+
+    Raises:
+        ValueError: a path that leads nowhere.
+    """
+    for path in given:
+        if not path.exists():
+            raise ValueError(f"{path}: no such file or folder")
     if len(given) == 1 and given[0].suffix != parts.SUFFIX and not is_store(given[0]):
         return given[0]
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relearn-")))

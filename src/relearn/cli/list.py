@@ -46,7 +46,9 @@ def main(args: argparse.Namespace) -> int:
     everywhere = args.scale == ALL or not (args.kind or args.scale)
     scales = [Scale(name) for name in SCALES] if everywhere else [Scale(args.scale)]
     known = targets.targets().values()
-    print("per target: finished runs of those that it needs, CPU time for the rest, and what is rendered")
+    print(
+        "per target: finished runs of those that it is made of, CPU time for the rest and their inputs, and what is rendered"
+    )
     for kind in args.kind or WHOLE:
         mine = [target for target in known if target.kind == kind]
         rows = [(target.name, *(scale.state(target) for scale in scales), _title(target)) for target in mine]

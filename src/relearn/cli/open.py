@@ -25,6 +25,8 @@ def main(args: argparse.Namespace) -> int:
     if not page.is_file():
         config = f" --scale {scale}" if args.scale else ""
         way = f"`relearn reproduce all{config}` makes it, `relearn render{config}` shows what is there"
+        published = Path("results/published") / scale / "report.html"
+        way += f"; published: {published}" if published.is_file() else ""
         raise FileNotFoundError(f"{page}: no report yet; {way}")
     print(page.resolve())
     if displays():

@@ -30,22 +30,23 @@ def main(args: argparse.Namespace) -> int:
     """
     from relearn.cli import targets
     from relearn.params.places import place
-    from relearn.report import claim_cost, designs, undecided, undecided_formats
+    from relearn.report import claim_cost, claims, designs, undecided, undecided_formats
     from relearn.studies import parameters
     from relearn.studies.study import all_studies
 
     values = parameters.load(args.params, args.scale)
     scale = values["scale"]
-    judged, runs = judge(scale, args.root)
     asked = args.claim and args.claim.removeprefix(targets.CLAIM)
-    wanted = [claim for claim in judged if asked in (None, claim.id, f"{claim.section}.{claim.id}")]
-    if not wanted:
+    folders = {study.name: study.reported for study in all_studies()}
+    ids = [(study, name) for study, entries in claims.load(folders).items() for name in entries]
+    if not any(asked in (None, name, f"{study}.{name}") for study, name in ids):  # judging takes a while
         from relearn.params.messages import guess
 
-        meant = guess(asked, [claim.id for claim in judged])
+        meant = guess(asked, [name for _, name in ids])
         hint = f", nearest: {meant}" if meant else ""
-        raise ValueError(f"claim: found {args.claim!r}{hint}; allowed: an id of claims.md")
-    folders = {study.name: study.reported for study in all_studies()}
+        raise ValueError(f"claim: found {args.claim!r}{hint}; allowed: a name of `relearn list claims`")
+    judged, runs = judge(scale, args.root)
+    wanted = [claim for claim in judged if asked in (None, claim.id, f"{claim.section}.{claim.id}")]
     found = undecided.all_of(
         wanted,
         designs.load(folders),

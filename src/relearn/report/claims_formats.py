@@ -24,15 +24,27 @@ def effect(part: Comparison | Exact | None) -> str:
     if part is None:
         return ""
     if isinstance(part, Exact):
-        return f"{part.cases - part.failures} of {part.cases} cases hold"
+        return cases_hold(part.cases - part.failures, part.cases)
     ends = part.interval
     if part.unit != "fraction":
-        return _with_interval(ends, "g", 1, SHOWN.get(part.unit, ""), part)
+        return _with_interval(ends, "g", 1, shown_in(part), part)
     if not part.difference:
-        return _with_interval(ends, ".1f", 100, "%", part)
+        return _with_interval(ends, ".1f", 100, shown_in(part), part)
     # a margin of one point needs the second decimal
     form = "+.2f" if isinstance(part.claimed, Within) else "+.1f"
-    return _with_interval(ends, form, 100, "points", part)
+    return _with_interval(ends, form, 100, shown_in(part), part)
+
+
+def cases_hold(good: int, cases: int) -> str:
+    """``5 of 6 cases hold``, ``1 of 1 case holds``."""
+    return f"{good} of {cases} case{'s' * (cases > 1)} hold{'s' * (1 in (good, cases))}"
+
+
+def shown_in(part: Comparison) -> str:
+    """The unit in which an effect is shown: fractions as ``points`` or ``%``, a ratio without one."""
+    if part.unit == "fraction":
+        return "points" if part.difference else "%"
+    return SHOWN.get(part.unit, "")
 
 
 def _with_interval(ends: Interval, form: str, factor: float, unit: str, part: Comparison) -> str:
@@ -47,10 +59,15 @@ def _with_interval(ends: Interval, form: str, factor: float, unit: str, part: Co
 def _number(value: float, form: str) -> str:
     if not math.isfinite(value):
         return "∞" if value > 0 else "-∞"
-    if form.endswith("g"):  # three significant digits, no exponent below a million
-        return f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
+    if form.endswith("g"):
+        return three(value)
     text = format(value, form)
     return text if float(text) else format(0.0, form.removeprefix("+"))  # what rounds to zero has no sign
+
+
+def three(value: float) -> str:
+    """Three significant digits, without an exponent below a million."""
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
 def format_claimed(part: Comparison | Exact | None) -> str:
@@ -59,9 +76,8 @@ def format_claimed(part: Comparison | Exact | None) -> str:
         return ""
     if isinstance(part, Exact):
         return "all cases"
-    if part.unit != "fraction":
-        return str(part.claimed)
-    return f"{part.claimed.times(100)} {'points' if part.difference else '%'}"
+    side = part.claimed.times(100) if part.unit == "fraction" else part.claimed
+    return f"{side} {shown_in(part)}".rstrip()
 
 
 CHECKED = {"reproduced": "holds", "partial": "holds at a smaller size", "contradicted": "fails"}

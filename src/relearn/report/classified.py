@@ -7,6 +7,7 @@ diverged run without a final accuracy counts with its best accuracy before diver
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from relearn.report.artefacts import Where
 from relearn.report.comparisons import Comparison
@@ -70,9 +71,10 @@ def all_end(
     return level(words, ended(evidence, name, where, good), ALWAYS, role=STEP, notes=notes)
 
 
-def summary(evidence: Evidence, name: str, where: Where) -> str:
-    """``rezero: 11.2%; 1 of 3 diverged, 1 of 3 not converged``."""
-    ends = [word for words in outcomes(evidence, where).values() for word in words]
+def summary(evidence: Evidence, name: str, where: Where, seeds: Collection[int] | None = None) -> str:
+    """``rezero: 11.2%; 1 of 3 diverged, 1 of 3 not converged``; of the given seeds, where a comparison has only some."""
+    there = outcomes(evidence, where)
+    ends = [word for seed, words in there.items() if seeds is None or seed in seeds for word in words]
     lost = [
         f"{ends.count(word)} of {len(ends)} {word.replace('_', ' ')}"
         for word in ("diverged", "not_converged")
@@ -80,7 +82,8 @@ def summary(evidence: Evidence, name: str, where: Where) -> str:
     ]
     step = where.get("step", STEP)
     one = sample(evidence, f"{step}.acc_frac", where, network=name, lost="accbest_frac")
-    number = [f"{100 * mean(one):.1f}%"] if one.values else []
+    values = {seed: value for seed, value in one.values.items() if seeds is None or seed in seeds}
+    number = [f"{100 * mean(replace(one, values=values)):.1f}%"] if values else []
     return f"{name}: {'; '.join(number + ([', '.join(lost)] if lost else []))}"
 
 

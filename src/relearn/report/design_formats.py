@@ -8,6 +8,7 @@ from typing import Any
 
 from relearn.report import distance
 from relearn.report.claims import Claim
+from relearn.report.claims_formats import shown_in
 from relearn.report.comparisons import Comparison
 from relearn.report.designs import Design, Measure, planned_half_width
 
@@ -22,14 +23,13 @@ def half_width(part: Comparison) -> float | None:
 
 
 def widths(design: Design, claim: Claim) -> list[tuple[Comparison, Measure, float | None, float | None]]:
-    """Each deciding comparison with its measure, planned and achieved half-width."""
+    """Each deciding comparison with its measure, planned and achieved half-width; a counted number has none."""
     found = []
     for part in claim.parts:
-        if (
-            isinstance(part, Comparison)
-            and part.decides
-            and (measure := design.measure(part.name, part.unit))
-        ):
+        if not isinstance(part, Comparison) or not part.decides:
+            continue
+        counted = part.units is None and part.interval.low == part.interval.high
+        if not counted and (measure := design.measure(part.name, part.unit)):
             found.append((part, measure, planned_half_width(measure, design.n), half_width(part)))
     return found
 
@@ -72,8 +72,7 @@ def lines(design: Design, claim: Claim, values: Mapping[str, Any]) -> list[str]:
             else ""
         )
         found.append(
-            f"half-width of {part.name}: planned {_number(planned, part)}, achieved {_number(achieved, part)}"
-            f"{' points' if part.unit == 'fraction' and achieved is not None else ''}{wide}"
+            f"half-width of {part.name}: planned {_number(planned, part)}, achieved {_number(achieved, part)}{wide}"
         )
     found += [f"deviates from the design: {line}" for line in deviations(design, values)]
     found += [f"the design needs: {line}" for line in design.needs]
@@ -86,7 +85,9 @@ def _number(value: float | None, part: Comparison) -> str:
         return "not known"
     if part.unit == "ratio" and part.difference:
         return f"a factor of {math.exp(value):.3g}"
-    return f"{100 * value if part.unit == 'fraction' else value:.3g}"
+    if part.unit == "fraction":  # of a share in %, too
+        return f"{100 * value:.3g} points"
+    return f"{value:.3g} {shown_in(part)}".rstrip()
 
 
 def to_dict(design: Design, claim: Claim, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def _over(trials: Sequence[Trial]) -> str:
     keys: set[Key] = {trial.key for trial in trials}
     targets, victims = {key[2] for key in keys}, {key[0] for key in keys}
     if len(targets) > 1:
-        return f"{len(targets)} targets x {len(victims)} victims"
+        return f"{len(targets)} targets x {len(victims)} victim{'s' * (len(victims) > 1)}"
     return f"{len(keys)} seed{'s' * (len(keys) > 1)}"
 
 

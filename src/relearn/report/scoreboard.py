@@ -17,7 +17,7 @@ from typing import Any
 
 from relearn.report import claims_file
 from relearn.report import verdict_words as words
-from relearn.report.claims_formats import CHECKED
+from relearn.report.claims_formats import CHECKED, cases_hold
 from relearn.report.table_formats import pipes
 
 SCALES = ("mini", "small", "medium", "paper")
@@ -183,7 +183,7 @@ def _effect_text(one: Mapping[str, Any]) -> str:
     if effect is None:
         return ""
     if cases is not None:
-        return f"{round(cases * (1 - effect))} of {cases} cases hold"
+        return cases_hold(round(cases * (1 - effect)), cases)
     if "shown" in one:
         return str(one["shown"])
     # files of earlier versions hold only the numbers
@@ -272,7 +272,8 @@ def named(board: Sequence[Row], scale: str) -> str:
     old = [row.cells[scale] for row in board if row.kind != "check" and scale in row.cells]
     old = [cell for cell in old if cell.version and cell.verdict != "not_run"]
     versions = ", ".join(sorted({cell.version for cell in old}))
-    return f"{scale} ({len(old)} of version {versions})" if old else scale
+    verdicts = f"{len(old)} verdict" + "s" * (len(old) > 1)
+    return f"{scale} ({verdicts} from version {versions})" if old else scale
 
 
 def _summary(board: Sequence[Row]) -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from relearn.report import claim_cost, distance, power
 from relearn.report.claims import Claim
+from relearn.report.claims_formats import shown_in, three
 from relearn.report.comparisons import Comparison, Units
 from relearn.report.designs import Design, Measure
 from relearn.report.statistics import mean_spread
@@ -39,6 +40,7 @@ class Need:
         sd: standard deviation of one unit's value (for a ratio: of its logarithm).
         sd_from: ``these records``, or the pilot.
         claimed: the value for which ``need`` holds; ``source`` says where it is from.
+        shown_in: the unit in which both are shown: ``points`` and ``%`` are hundredths.
     """
 
     comparison: str
@@ -50,6 +52,7 @@ class Need:
     claimed: float | None
     source: str
     why: str = ""
+    shown_in: str = ""
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,7 @@ def _hopeless(design: Design | None, need: int | None, unit: str, cost: float | 
     if design and design.undecidable:
         return design.undecidable
     if cost is not None and cost > AFFORDABLE_CPU_H * 3600:
-        return f"not decidable below {AFFORDABLE_CPU_H:g} CPU hours: {need} {unit} cost {cost / 3600:.3g} CPU hours"
+        return f"not decidable below {AFFORDABLE_CPU_H:g} CPU hours: {need:,} {unit} cost {three(cost / 3600)} CPU hours"
     return ""
 
 
@@ -189,7 +192,7 @@ def _need(part: Comparison, design: Design | None) -> Need:
         source = source or f"truth in the middle of the claimed range {part.claimed}"
     need, why = _number(part, part.units, measure, sd)
     have = len(part.units.values)
-    return Need(part.name, part.units.per, have, need, sd, sd_from, claimed, source, why)
+    return Need(part.name, part.units.per, have, need, sd, sd_from, claimed, source, why, shown_in(part))
 
 
 def _spread(units: Units, measure: Measure | None) -> tuple[float | None, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from relearn.report.claims_formats import three
 from relearn.report.power import POWER
 from relearn.report.undecided import GPU_RATIO, Need, Undecided
 
@@ -13,7 +14,7 @@ def duration(seconds: float) -> str:
     """``42 s``, ``3.5 min`` or ``12 h``."""
     for size, name in ((3600.0, "h"), (60.0, "min")):
         if seconds >= size:
-            return f"{seconds / size:.3g} {name}"
+            return f"{three(seconds / size)} {name}"
     return f"{seconds:.3g} s"
 
 
@@ -49,7 +50,7 @@ def lines(one: Undecided) -> list[str]:
 
 
 def _units(number: int, unit: str) -> str:
-    return f"{number} {unit.removesuffix('s') if number == 1 else unit}"
+    return f"{number:,} {unit.removesuffix('s') if number == 1 else unit}"
 
 
 def _cost(one: Undecided) -> str:
@@ -68,9 +69,15 @@ def _place_note(one: Undecided) -> str:
 def _needed(need: Need) -> str:
     if need.need is None:
         return need.why
-    effect = f"a claimed {need.claimed:g}" if need.claimed is not None else "the claim"
-    spread = f", spread {need.sd:.3g} ({need.sd_from})" if need.sd is not None else ""
+    effect = f"a claimed {_shown(need.claimed, need)}" if need.claimed is not None else "the claim"
+    spread = f", spread {_shown(need.sd, need)} ({need.sd_from})" if need.sd is not None else ""
     return f"{_units(need.need, need.unit)} for {effect} ({need.source}){spread}; has {need.have}"
+
+
+def _shown(value: float, need: Need) -> str:
+    """A value in the unit in which the effect is shown."""
+    factor = 100 if need.shown_in in ("points", "%") else 1
+    return f"{three(factor * value)} {need.shown_in}".rstrip()
 
 
 def to_dict(one: Undecided) -> dict[str, Any]:

@@ -291,9 +291,14 @@ def test_tasks_at_chance_alone_are_underpowered(tmp_path):
 def test_a_seed_without_one_of_the_tasks_is_left_out(tmp_path):
     lra(tmp_path, tasks=("listops", "text"))
     lra(tmp_path, tasks=("retrieval",), seeds=(0, 2))
+    notes = part(judged(tmp_path, "beats_full_on_lra"), "long_short - full").notes
+    pretend.understand(tmp_path, "listops", "long_short", 0.99, seed=1)
     claim = judged(tmp_path, "beats_full_on_lra")
     assert claim.verdict == "underpowered" and claim.reasons == ("2 seeds, needs 3",)
     assert part(claim, "long_short - full").seeds == {0, 2} and not claim.missing
+    assert (
+        part(claim, "long_short - full").notes == notes
+    )  # the accuracies are those of the seeds that are compared
 
 
 def test_more_multiply_adds_than_full_attention_contradict(tmp_path):

@@ -26,7 +26,7 @@ from relearn.report.runs import select
 FIELDS = ("panel", "series", "layer", "name", "value", "low", "high", "seeds", "floor", "runs")
 BARS = "bands: lowest to highest seed"
 WIDE = 4  # panels per row
-LETTERS = 18  # longest title that fits above a panel
+LETTERS = 17  # longest title that fits above a panel: "ResNet-110, linear" does not
 NAMES_NETWORKS = True
 FEW = 24  # with more layers the points are not joined: in deep networks values alternate between layers, and a line would zigzag
 PARTS = ("encoder", "decoder")

@@ -140,8 +140,9 @@ def _mean_apart(
         _mean(f"train_lra/{side}/{'+'.join(tasks)}", [scores[side][t] for t in tasks])
         for side in (left, right)
     ]
+    paired = samples[0].values.keys() & samples[1].values.keys()
     notes = [
-        classified.summary(evidence, f"{side}, {task}", on_lra(side, task))
+        classified.summary(evidence, f"{side}, {task}", on_lra(side, task), paired)
         for task in tasks
         for side in (left, right)
     ]
