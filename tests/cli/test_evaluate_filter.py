@@ -52,6 +52,22 @@ def test_a_class_without_the_method_is_named(capsys: pytest.CaptureFixture[str])
     assert ALLOWED in error
 
 
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("nowhere:Filter", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("rough_filters:Nobody", "AttributeError: module 'rough_filters' has no attribute 'Nobody'"),
+        ("broken_filters:Filter", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_class_that_is_not_there_is_told_where_it_may_be(
+    name: str, found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken_filters.py").write_text("1 / 0")
+    error = error_of(capsys, name)
+    assert f"{name}: found {found}, allowed: module:Class of an installed module or of this folder" in error
+
+
 @pytest.mark.parametrize("name", ["IndexError", "AttributeError", "AssertionError", "OSError", "KeyError"])
 def test_what_a_class_raises_is_said(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     error = error_of(capsys, "rough_filters:Rough", "--arguments", f'{{"error": "{name}"}}')

@@ -88,7 +88,14 @@ def check(name: str, arguments: dict[str, Any]) -> None:
     X = torch.from_numpy(rng.normal(size=(60, 8))).float() + 2 * torch.eye(3, 8)[y]
     sys.path.insert(0, os.getcwd())
     try:
-        made = getattr(importlib.import_module(module), attribute)(**arguments)
+        kind = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # whatever a module raises while it is imported
+        found = f"{type(error).__name__}: {str(error)[:200]}"
+        raise ValueError(
+            f"{name}: found {found}, allowed: module:Class of an installed module or of this folder"
+        ) from None
+    try:
+        made = kind(**arguments)
         given = [made.fit_predict(X.clone(), y.clone()) for _ in range(2)]
     except Exception as error:
         raise ValueError(f"{name}: found {type(error).__name__}: {str(error)[:200]}, {allowed}") from None
