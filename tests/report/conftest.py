@@ -143,14 +143,3 @@ def gradinit(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     from ..studies.gradinit import fake_records as pretend_gradinit
 
     return evidence_of(pretend_gradinit.Chapter().write(tmp_path_factory.mktemp("gradinit")))
-
-
-@pytest.fixture(scope="session")
-def site() -> Any:
-    """The site's material: all studies with the published scale mini."""
-    from relearn.cli.docs import ROOT, material
-    from relearn.report.site.material import Site
-
-    made = material(ROOT, ["mini"])
-    assert isinstance(made, Site)
-    return made
