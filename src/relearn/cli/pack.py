@@ -163,6 +163,7 @@ def write(out: Path, left: Sequence[Job], limit: int, chosen: Sequence[str] = ()
     ``chosen``: the run ids that relearn.gpu_check compares.
     """
     count = 0
+    out.unlink(missing_ok=True)  # it would not fit the new parts
     with parts.Writer(out.parent, f"{out.stem}.data", limit) as writer:
         for name, path in data(left):
             add_file = writer.add_images if path.name == "data.safetensors" else writer.add
@@ -172,7 +173,8 @@ def write(out: Path, left: Sequence[Job], limit: int, chosen: Sequence[str] = ()
     for path in writer.paths[len(found) :]:
         path.unlink()
     inside = len(found) == 1 and found[0].stat().st_size < limit - 4 * parts.MIB  # the source takes 2 MiB
-    with tarfile.open(out, "w:gz") as tar:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         add = _adder(tar)
         add("run.sh", RUN.encode(), 0o755)
         if chosen:
@@ -186,6 +188,7 @@ def write(out: Path, left: Sequence[Job], limit: int, chosen: Sequence[str] = ()
                 add(f"src/{path.relative_to(SOURCE).as_posix()}", path.read_bytes())
         if inside:
             tar.add(found[0], found[0].name)
+    atomic_files.write(out, packed.getvalue())
     if inside:
         found[0].unlink()
     return [out, *(() if inside else found)], count

@@ -23,6 +23,18 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
+def test_an_interrupted_writer_leaves_the_parts_that_were_there(tmp_path: Path) -> None:
+    written(tmp_path, {"a": os.urandom(5000)}, 2000)
+    before = contents(tmp_path)
+    (tmp_path / ".home.0.part.1.tmp").write_bytes(b"of a killed writer")
+    with pytest.raises(KeyboardInterrupt), parts.Writer(tmp_path, "home", 2000) as writer:
+        writer.add("b", os.urandom(2_000_000))
+        raise KeyboardInterrupt
+    assert contents(tmp_path) == before
+    written(tmp_path, {"a": b"short"}, 2000)
+    assert list(contents(tmp_path)) == ["home.0.part"]
+
+
 @pytest.mark.parametrize("limit", [1000, 30_000, 10**6])
 def test_files_come_back_whole_from_parts_of_the_size(tmp_path: Path, limit: int) -> None:
     files = {"a/record.json": b"{}" * 500, "a/weights.safetensors": os.urandom(70_000), "empty": b""}

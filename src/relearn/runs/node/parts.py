@@ -12,12 +12,15 @@ import hashlib
 import io
 import json
 import math
+import os
 import re
 import tarfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType, TracebackType
+
+from relearn.runs.atomic_files import sweep, write
 
 MIB = 2**20
 SUFFIX = ".part"
@@ -30,7 +33,7 @@ PART = re.compile(r"(.+)\.(\d+)\.part")
 
 
 class Cut(io.RawIOBase):
-    """Splits a stream into files of at most ``limit`` bytes."""
+    """Splits a stream into files of at most ``limit`` bytes, which get their names by :meth:`finish`."""
 
     def __init__(self, folder: Path, stem: str, limit: int) -> None:
         self.folder, self.stem, self.limit = folder, stem, limit
@@ -47,19 +50,34 @@ class Cut(io.RawIOBase):
             room = self.limit - self.written % self.limit
             if room == self.limit:
                 self.paths.append(self.folder / f"{self.stem}.{len(self.paths)}.part")
-                self.paths[-1].unlink(missing_ok=True)
-            with self.paths[-1].open("ab") as file:
+            with self._temporary(self.paths[-1]).open("ab") as file:
                 file.write(data[:room])
             self.written += len(data[:room])
             data = data[room:]
         return taken
+
+    def finish(self) -> None:
+        """Replace the parts of this stem in the folder; a kill leaves too few, which :func:`read` sees."""
+        for old in self.folder.glob(f"{self.stem}.*.part"):
+            old.unlink()
+        for path in self.paths:
+            self._temporary(path).rename(path)
+
+    def sweep(self) -> None:
+        """Remove what an interrupted writer left."""
+        sweep(self.folder, f"{self.stem}.*.part")
+
+    @staticmethod
+    def _temporary(path: Path) -> Path:
+        return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
 class Writer:
     """Writes files into parts; a context manager.
 
     Args:
-        folder: where the parts are written; it is created if necessary, and parts of the same stem in it are replaced.
+        folder: where the parts are written; it is created if necessary. Parts of the same stem in it are replaced at the end; after an
+            error they stay as they were.
         stem: of their names.
         limit: bytes of a part.
         most: number of parts; :meth:`add` then refuses files that do not fit.
@@ -67,9 +85,8 @@ class Writer:
 
     def __init__(self, folder: Path, stem: str, limit: int, most: int | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.glob(f"{stem}.*.part"):
-            old.unlink()
         self.cut = Cut(folder, stem, limit)
+        self.cut.sweep()
         self.total = None if most is None else most * limit - END
         self._buffer = io.BufferedWriter(self.cut, MIB)  # type: ignore[type-var]
         self._zipped = gzip.GzipFile("", "wb", 6, self._buffer, mtime=0)
@@ -88,9 +105,14 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._tar.close()
-        self._zipped.close()
-        self._buffer.flush()
+        try:
+            self._tar.close()
+            self._zipped.close()
+            self._buffer.flush()
+            if error is None:
+                self.cut.finish()
+        finally:
+            self.cut.sweep()
 
     def reserve(self, contents: Iterable[bytes]) -> None:
         """From now on leave room for files of these contents; none: use it."""
@@ -141,8 +163,6 @@ def read(paths: Iterable[Path], folder: Path) -> list[Path]:
     Raises:
         ValueError: a part is missing, damaged or of another set, or a member would leave the folder; one line.
     """
-    from relearn.runs.atomic_files import write
-
     ordered = in_order(paths)
     found = []
     stream = io.BufferedReader(_Joined(ordered))
