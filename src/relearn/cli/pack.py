@@ -163,12 +163,12 @@ def write(out: Path, left: Sequence[Job], limit: int, chosen: Sequence[str] = ()
     ``chosen``: the run ids that relearn.gpu_check compares.
     """
     count = 0
-    out.unlink(missing_ok=True)  # it would not fit the new parts
     with parts.Writer(out.parent, f"{out.stem}.data", limit) as writer:
         for name, path in data(left):
             add_file = writer.add_images if path.name == "data.safetensors" else writer.add
             add_file(name, path.read_bytes())
             count += 1
+        out.unlink(missing_ok=True)  # it would not fit the new parts
     found = writer.paths if count else []
     for path in writer.paths[len(found) :]:
         path.unlink()
