@@ -30,7 +30,8 @@ class Row:
     over which the row is drawn; ``reference`` filters the runs that it is compared with. ``published`` is the row's name in the
     published file if it differs from the title. ``best_over`` is a label: runs are grouped by it and only the group
     with the best mean counts, as when a paper reports its best setting; best by the quantity ``best_by``, or by the
-    column's own. ``absent`` says why no run can fill the row ("not built here"); its cells still count as published cells.
+    column's own, in the column's direction. ``absent`` says why no run can fill the row ("not built here"); its cells
+    still count as published cells.
     """
 
     id: str
