@@ -1,7 +1,9 @@
 """IMDb: both forms give the same reviews; what is no IMDb is refused in one line."""
 
+import hashlib
 import io
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,9 +41,16 @@ def archive(folder: Path, texts: dict[str, list[str]] = TEXTS) -> Path:
     return folder
 
 
-def test_both_forms_hold_the_same(tmp_path: Path) -> None:
+def official(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    """Take a file for the official archive."""
+    found = {"size": file.stat().st_size, "md5": hashlib.md5(file.read_bytes()).hexdigest()}
+    monkeypatch.setattr(imdb, "ARCHIVE", replace(imdb.ARCHIVE, **found))
+
+
+def test_both_forms_hold_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").mkdir()
-    from_tables, from_archive = load(tables(tmp_path), count=4), load(archive(tmp_path / "a"), count=4)
+    official(monkeypatch, archive(tmp_path / "a") / imdb.ARCHIVE.name)
+    from_tables, from_archive = load(tables(tmp_path), count=4), load(tmp_path / "a", count=4)
     assert from_archive.train.texts == TEXTS["train"] and from_archive.train.labels == [0, 0, 1, 1]
     assert from_tables.train.texts == ["dull", "bad…<br />", "fine", "great !"]
     assert from_tables.test == from_archive.test
@@ -86,8 +95,14 @@ def test_offline_the_archive_is_named(offline: Path) -> None:
     assert imdb.ARCHIVE.md5 in str(fault.value)
 
 
-def test_an_archive_without_reviews_is_refused(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "aclImdb_v1.tar.gz", "w:gz"):
+def test_an_archive_that_is_not_the_official_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="bytes, expected 84125825; not the official archive"):
+        load(archive(tmp_path), count=4)
+
+
+def test_an_archive_without_reviews_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tarfile.open(tmp_path / imdb.ARCHIVE.name, "w:gz"):
         pass
+    official(monkeypatch, tmp_path / imdb.ARCHIVE.name)
     with pytest.raises(ValueError, match="train: 0 reviews, 0 of them positive; allowed: 4, 2"):
         load(tmp_path, count=4)

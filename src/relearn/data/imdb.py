@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relearn.data.remote import Remote
+from relearn.data.remote import Remote, fault_of
 
 CLASS_NAMES = ("neg", "pos")
 PARTS = ("train", "test")
@@ -116,6 +116,8 @@ def _read_archive(folder: Path | None) -> dict[str, Reviews]:
     from relearn.data.download import fetch
 
     path = fetch(ARCHIVE) if folder is None else folder / ARCHIVE.name
+    if folder is not None and (fault := fault_of(path, ARCHIVE)):
+        raise ValueError(f"{path}: {fault}; not the official archive")
     found = read_matching(path, lambda name: MEMBER.fullmatch(name) is not None)
     rows: dict[str, list[tuple[int, int, str]]] = {part: [] for part in PARTS}
     for name, content in found.items():
