@@ -15,6 +15,7 @@ from PIL import Image
 import relearn.methods.fit as fitting
 from relearn.data.class_folders import sha256_of
 from relearn.data.imagenet_folder import central, decode_rgb
+from relearn.measures import accuracy
 from relearn.report.artefacts import load, matches
 from relearn.runs import record
 from relearn.steps.tasks import OnFolder, open_task
@@ -315,6 +316,14 @@ def test_the_plan_knows_the_folder_by_its_names(mirror, tmp_path, monkeypatch):
     assert settings(family, cell)["sha256"] is None
     record_of.write_text(json.dumps({"settings": found}))
     assert settings(family, cell) == found
+
+
+def test_some_test_images_are_of_all_classes(house, monkeypatch):
+    seen = []
+    monkeypatch.setattr(accuracy, "accuracy", lambda _, labels: seen.append(labels.tolist()) or 0.5)
+    house.start()
+    house.train("some", epochs=1, test_images=CLASSES)
+    assert seen == [[*range(CLASSES)]]
 
 
 @pytest.mark.skipif(

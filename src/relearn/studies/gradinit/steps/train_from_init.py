@@ -1,8 +1,9 @@
 """Train an image network from the weights of `initialise` and test it every epoch.
 
 Settings: the recipe, i.e. optimizer, lr, momentum, weight_decay, batch_size, epochs or steps, clip_norm and mixup (null turns
-either off), scalars (true: each weight has a scalar factor that is trained with it), test_images (0: all), augmentation.
-`task: folder` (ImageNet, images decoded from class folders) takes size instead. Optional: schedule, milestones (in epochs), and
+either off), scalars (true: each weight has a scalar factor that is trained with it), test_images (the first ones; 0: all), augmentation.
+`task: folder` (ImageNet, images decoded from class folders) takes size instead, and evenly spaced test_images, as they are sorted by
+class. Optional: schedule, milestones (in epochs), and
 held_out, the share of the training images on which the network is tested instead of on the test images.
 Inputs: data, start. Output: history.csv with one row per epoch; with ``steps`` at most ten rows, the last of which has an accuracy.
 
@@ -67,6 +68,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     """See the module."""
     import torch
 
+    from relearn.data.evenly_spaced import evenly_spaced
     from relearn.measures.accuracy import accuracy
     from relearn.measures.embed import embed
     from relearn.methods.fit import fit
@@ -84,6 +86,10 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     seed = seed_of(run.labels, run.seed, "task", "network")  # same batches and augmentation for every start
     streamed = settings.task == "folder"  # images are decoded during training
     size = settings.batch_size
+    if streamed and settings.test_images:
+        places = evenly_spaced(torch.arange(len(task.tested)), settings.test_images)
+        task.tested = task.tested.take(places.tolist())
+        task.test_labels = task.tested.labels
     count = settings.test_images or len(task.test_labels)
     test_images, test_labels = task.test_images[:count], task.test_labels[:count]
     clock = Clock(device)
