@@ -135,7 +135,7 @@ def main(args: argparse.Namespace) -> int:
             path.unlink()  # of a figure that no longer exists, or a table without rows
     size = sum((target / path).stat().st_size for path in made if (target / path).is_file())
     print(f"published {len(stored)} runs in {target}, {size / 2**20:.1f} MiB")
-    for one in changes.compare(was, changes.read(target)) if was else ():
+    for one in changes.of_claims(was, changes.read(target)) if was else ():
         if one.kind == "verdict":
             before, now = (word.replace("_", " ") for word in one.words)
             print(f"{one.name}: {before} before, {now} now")

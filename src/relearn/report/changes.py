@@ -146,11 +146,12 @@ def _check(line: Mapping[Any, Any], cells: int) -> None:
 
 def compare(before: Side, after: Side) -> list[Change]:
     """Every claim, and every cell measured on at least one side; sorted by kind, then by size relative to the noise."""
-    found = [*_claims(before, after), *_cells(before, after)]
+    found = [*of_claims(before, after), *_cells(before, after)]
     return sorted(found, key=lambda one: (KINDS.index(one.kind), -one.weight, one.artefact, one.name))
 
 
-def _claims(before: Side, after: Side) -> Iterator[Change]:
+def of_claims(before: Side, after: Side) -> Iterator[Change]:
+    """Every claim on at least one side."""
     for key in dict.fromkeys([*before.claims, *after.claims]):
         old, new = before.claims.get(key), after.claims.get(key)
         if old is None or new is None:
