@@ -69,6 +69,12 @@ def test_it_is_drawn_with_and_without_runs(whole, tmp_path):
     assert len(hollow) == 3  # of CoLA
 
 
+def test_a_panel_without_runs_is_left_out(tmp_path):
+    pretend.several(tmp_path, "imdb", vanilla=[0.8, 0.8], freelb=[0.9, 0.95])
+    (axes,) = clean_robust.draw(FIGURE, points_of(evidence_of(tmp_path))).axes
+    assert axes.get_title(loc="left") == "Texts"
+
+
 def test_equal_records_give_equal_files_and_it_is_an_addition(whole, tmp_path):
     both = [figures.render(FIGURE, whole, RENDERERS, tmp_path / folder) for folder in ("a", "b")]
     for one, other in zip(*both):

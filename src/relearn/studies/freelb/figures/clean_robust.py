@@ -104,17 +104,19 @@ def _rows(
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Draw both panels with one legend of the methods."""
+    """Draw the panels that have points, or both without any, with one legend of the methods."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 
     looks = dict(zip((row.id for row in artefact.rows), zip(COLOUR, MARKS)))
     titles = {row.id: row.title for row in artefact.rows}
     tasks = list(dict.fromkeys(point["place"] for point in points if point["panel"] == TEXTS))
+    measured = {point["panel"] for point in points} or {IMAGES, TEXTS}
+    columns = [column for column in artefact.columns if column.id in measured]
     with apply_style():
         figure = empty_figure(max(3.7, 1.7 + 0.42 * len(tasks)))
-        grid = figure.subplots(1, 2, width_ratios=(1, 1.25))
-        for axes, column in zip(grid, artefact.columns):
+        grid = figure.subplots(1, len(columns), squeeze=False, width_ratios=(1, 1.25)[: len(columns)])
+        for axes, column in zip(grid[0], columns):
             here = [point for point in points if point["panel"] == column.id]
             axes.set_title(column.title)
             despine(ax=axes, left=column.id == TEXTS)
