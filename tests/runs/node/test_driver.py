@@ -156,6 +156,20 @@ def test_too_little_room_for_what_comes_home_is_one_line() -> None:
         driver.main(["--home-mib", "3"])
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--jobs", "0"], "--jobs: found 0, allowed: at least 1"),
+        (["--jobs-per-device", "0"], "--jobs-per-device: found 0, allowed: at least 1"),
+        (["--only", "stpe"], "--only: found stpe, allowed: step"),
+    ],
+)
+def test_options_with_which_no_job_could_run_are_refused(words: list[str], said: str) -> None:
+    Path("jobs.json").write_text(jobs_file.text([FIRST]))
+    with pytest.raises(ValueError, match=said):
+        driver.main(words)
+
+
 def test_the_summary_counts_by_step() -> None:
     bad = job_at("bad", kind="fails")
     driver, _ = run(bad, FIRST)

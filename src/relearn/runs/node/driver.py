@@ -213,8 +213,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     if args.home_mib < LEAST_HOME_MIB:
         raise ValueError(f"--home-mib: found {args.home_mib}, allowed: at least {LEAST_HOME_MIB}")
+    for name in ("jobs", "jobs_per_device", "threads"):
+        if getattr(args, name) < 1:
+            raise ValueError(f"--{name.replace('_', '-')}: found {getattr(args, name)}, allowed: at least 1")
     jobs = jobs_file.read(Path(jobs_file.NAME))
     if args.only:
+        steps = sorted({job.step for job in jobs})
+        if unknown := sorted(set(args.only) - set(steps)):
+            raise ValueError(f"--only: found {unknown[0]}, allowed: {', '.join(steps)}")
         jobs = [job for job in jobs if job.step in args.only]
     os.environ["RELEARN_JOBS_PER_DEVICE"] = str(args.jobs_per_device)
     memory = () if args.device == "cpu" else cuda_memory_mb()
