@@ -94,6 +94,10 @@ def test_errors_are_one_line_that_names_the_fault(words, code, says, tmp_path):
         (["show", ""], "found an empty name"),
         (["power", ""], "claim: found ''"),
         (
+            ["poisoning", "train", "--settings", "{}", "--out", "x", "--threads", "0"],
+            "argument --threads: found '0', allowed is a whole number of at least 1",
+        ),
+        (
             ["track", "--uri", "sqlite:///"],
             "tracking URI: found sqlite:///, allowed: sqlite:///PATH/mlflow.db",
         ),

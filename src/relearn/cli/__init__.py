@@ -174,6 +174,12 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed is a whole number of at least 1")
+    return int(text)
+
+
 def json_object(text: str) -> dict[str, Any]:
     """The value of an option that takes a JSON object."""
     try:
@@ -217,12 +223,12 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
     add("--precision", default="fp32", choices=("fp32", "bf16"))
     add(
         "--jobs-per-device",
-        type=int,
+        type=_count,
         help="jobs that may share a CUDA device; default: RELEARN_JOBS_PER_DEVICE, or 1",
     )
     add("--compile", default=os.environ.get("RELEARN_COMPILE", "off"), help="off, or a mode of torch.compile")
-    add("--threads", type=int, default=1)
-    add("--processes", type=int, default=1, help="processes that share the run, one per GPU (trainings)")
+    add("--threads", type=_count, default=1)
+    add("--processes", type=_count, default=1, help="processes that share the run, one per GPU (trainings)")
     add("--log", type=Path, help="file for the plain lines of this run")
 
 

@@ -27,7 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
     add("--study", action="append", default=[], help="show only this study; may be repeated")
-    add("--device", default="cpu", help="cpu (this machine) | a100 | h100 | h200, by published peak")
+    add(
+        "--device",
+        default="cpu",
+        help="cpu (this machine) | epyc | xeon_amx | a100 | h100 | h200; GPUs by published peak",
+    )
     add("--jobs-per-device", type=int, default=1, help="jobs that share a GPU; default: 1")
     add("--precision", default="fp32", choices=("fp32", "bf16"), help="of the jobs; default: fp32")
     add("--cores", type=int, help="cores of this machine that jobs may use; default: all")
