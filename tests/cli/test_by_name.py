@@ -1,9 +1,11 @@
 """relearn list, reproduce, show and open, from any folder of a checkout."""
 
+import argparse
 import json
 import re
 import shutil
 import subprocess
+import sys
 import webbrowser
 from pathlib import Path
 
@@ -204,3 +206,27 @@ def test_inside_a_checkout_a_typed_path_keeps_its_meaning(
     shutil.copy(checkout / "params.yaml", "mine.yaml")
     assert cli.main(["validate", "--params", "mine.yaml"]) == 0
     assert capsys.readouterr().out.startswith(f"ok: {checkout}/docs/mine.yaml at scale mini")
+
+
+def test_so_does_a_path_that_is_a_part_of_a_word(checkout: Path) -> None:
+    from relearn.cli import robustness
+    from relearn.cli.checkout import as_typed, enter
+
+    Path("own.safetensors").touch()
+    parser = argparse.ArgumentParser()
+    robustness.add_arguments(parser)
+    words = ["--model", "own.safetensors", "--set", "val=images", "--out", "mine"]
+    args = parser.parse_args(words, argparse.Namespace(command="robustness"))
+    enter(args, parser)
+    here = checkout / "docs"
+    assert (Path.cwd(), args.sets, args.out) == (checkout, [("val", here / "images")], here / "mine")
+    assert (as_typed(args, args.model), as_typed(args, "resnet50")) == (f"{here}/own.safetensors", "resnet50")
+
+
+def test_a_filter_is_found_where_the_command_was_started(
+    checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("filter_of_mine.py").write_text("class One:\n    pass\n")
+    assert cli.main(["evaluate-filter", "filter_of_mine:One"]) == 2
+    assert "filter_of_mine:One: found AttributeError: 'One' object has no" in capsys.readouterr().err

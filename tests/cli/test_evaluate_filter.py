@@ -65,7 +65,12 @@ def test_a_class_that_is_not_there_is_told_where_it_may_be(
 ) -> None:
     (tmp_path / "broken_filters.py").write_text("1 / 0")
     error = error_of(capsys, name)
-    assert f"{name}: found {found}, allowed: module:Class of an installed module or of this folder" in error
+    assert f"{name}: found {found}, allowed: module:Class of an installed module or of the working directory" in error
+
+
+def test_arguments_are_an_object(capsys: pytest.CaptureFixture[str]) -> None:
+    error = error_of(capsys, "rough_filters:Bare", "--arguments", "[1]")
+    assert "--arguments: found '[1]', allowed: a JSON object" in error
 
 
 @pytest.mark.parametrize("name", ["IndexError", "AttributeError", "AssertionError", "OSError", "KeyError"])

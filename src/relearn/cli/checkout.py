@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from typing import Any
 
 FILES = ("params.yaml", "Snakefile")  # in the root of every checkout
 NEED_ONE = (
@@ -19,7 +20,7 @@ def enter(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     Outside of a checkout nothing changes.
 
     Args:
-        args: the parsed arguments; their paths may change.
+        args: the parsed arguments; their paths may change, and ``here`` is added, the folder in which the command was started.
         parser: has the defaults, which are relative to the root.
 
     Raises:
@@ -31,6 +32,7 @@ def enter(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         for name, value in vars(args).items()
         if value != parser.get_default(name) and _paths(value)
     }
+    args.here = here
     root = next((one for one in (here, *here.parents) if all((one / name).is_file() for name in FILES)), None)
     if root is None:
         if args.command in NEED_ONE and not typed and not (here / FILES[0]).is_file():
@@ -39,10 +41,24 @@ def enter(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
             )
     elif root != here:
         for name, value in typed.items():
-            setattr(args, name, [here / one for one in value] if isinstance(value, list) else here / value)
+            setattr(args, name, _below(here, value))
         os.chdir(root)
 
 
+def as_typed(args: argparse.Namespace, word: str) -> str:
+    """A word that may be a path: that path, if it is one in the folder where the command was started; otherwise the word."""
+    here = getattr(args, "here", Path.cwd())
+    return str(here / word) if here != Path.cwd() and word and (here / word).exists() else word
+
+
+def _below(here: Path, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_below(here, one) for one in value]
+    return (value[0], here / value[1]) if isinstance(value, tuple) else here / value
+
+
 def _paths(value: object) -> bool:
+    """Whether the values are paths, or pairs of a name and a path."""
     values = value if isinstance(value, list) else [value]
-    return bool(values) and all(isinstance(one, Path) for one in values)
+    last = [one[-1] if isinstance(one, tuple) and one else one for one in values]
+    return bool(last) and all(isinstance(one, Path) for one in last)

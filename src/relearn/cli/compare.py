@@ -43,7 +43,7 @@ def main(args: argparse.Namespace) -> int:
         RecordError: a damaged claims.json or table.
         ValueError: a --page that is no report, or a file in place of --out.
     """
-    from relearn.cli import output_folder
+    from relearn.cli import checkout, output_folder
     from relearn.report import changed_settings, changes, changes_formats
     from relearn.runs.atomic_files import write
     from relearn.runs.record_file import RecordError
@@ -52,7 +52,7 @@ def main(args: argparse.Namespace) -> int:
         output_folder.check("--out", args.out)
     if args.page:
         with_block(args.page, "")
-    words = (args.before, args.after)
+    words = [checkout.as_typed(args, word) for word in (args.before, args.after)]
     with tempfile.TemporaryDirectory() as place:
         unpacked = [Path(place) / str(number) for number in range(len(words))]
         folders = [resolve(word, args.scale, at) for word, at in zip(words, unpacked)]

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,6 +59,9 @@ def main(args: argparse.Namespace) -> int:
         arguments = json.loads(args.arguments)
     except ValueError as error:
         raise ValueError(f"--arguments: found {args.arguments!r}: {error}") from None
+    if not isinstance(arguments, dict):
+        raise ValueError(f"--arguments: found {args.arguments!r}, allowed: a JSON object")
+    sys.path.insert(0, str(args.here))
     check(args.filter, arguments)
     DEFENCES[own_method.OWN] = args.filter
     values, results = load_results(args)
@@ -86,13 +88,12 @@ def check(name: str, arguments: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)
     y = torch.arange(60) % 3
     X = torch.from_numpy(rng.normal(size=(60, 8))).float() + 2 * torch.eye(3, 8)[y]
-    sys.path.insert(0, os.getcwd())
     try:
         kind = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # whatever a module raises while it is imported
         found = f"{type(error).__name__}: {str(error)[:200]}"
         raise ValueError(
-            f"{name}: found {found}, allowed: module:Class of an installed module or of this folder"
+            f"{name}: found {found}, allowed: module:Class of an installed module or of the working directory"
         ) from None
     try:
         made = kind(**arguments)

@@ -74,14 +74,7 @@ def main(args: argparse.Namespace) -> int:
     if not left:
         raise ValueError("nothing to pack: every run of these targets is done here")
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    # an interrupted pack leaves nothing that looks whole
-    with atomic_files.staged(args.out.parent) as folder:
-        made, files = write(
-            folder / args.out.name, left, args.part_mib * parts.MIB, [job.run for job in chosen]
-        )
-    written = [args.out.with_name(path.name) for path in made]
-    for old in set(args.out.parent.glob(f"{args.out.stem}.data.*.part")) - set(written):
-        old.unlink()
+    written, files = write(args.out, left, args.part_mib * parts.MIB, [job.run for job in chosen])
     steps = {(job.study, job.step) for job in left}
     print(
         f"{len(left)} jobs of {len(steps)} steps, {len(plan) - len(left)} are done here; {files} files of data"

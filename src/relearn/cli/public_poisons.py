@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.cli import checkout
 from relearn.cli.poison_files import read
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def measure(args: argparse.Namespace) -> int:
         raise ValueError(
             f"--eps: found {args.eps}, allowed with {protocol.name}: none, it is part of the set-up"
         )
-    victims = victims_of(args.victims, protocol)
+    victims = victims_of(args, protocol)
     data, trials, origin = trials_of(protocol, args.trials)
     pickled = args.poisons.is_dir() and any(args.poisons.glob("*/poisons.pickle"))
     images = benchmark.read_poisons(args.poisons) if pickled else read(args.poisons)
@@ -84,18 +85,19 @@ def measure(args: argparse.Namespace) -> int:
     return 0
 
 
-def victims_of(named: list[str], protocol: Protocol) -> list[tuple[str, str]]:
+def victims_of(args: argparse.Namespace, protocol: Protocol) -> list[tuple[str, str]]:
     """Role and file of each victim, or name twice for one that is trained from scratch.
 
     Raises:
         ValueError: none, an unknown role or network, or no such file.
     """
     allowed = " ".join(one if protocol.from_scratch else f"{one}=FILE" for one in protocol.victims)
-    if not named:
+    if not args.victims:
         raise ValueError(f"--victims: found none, allowed with {protocol.name}: {allowed}")
     found = []
-    for word in named:
+    for word in args.victims:
         role, equals, file = word.partition("=")
+        file = checkout.as_typed(args, file)
         if role not in protocol.victims or bool(equals) == protocol.from_scratch:
             raise ValueError(f"--victims: found {word}, allowed with {protocol.name}: {allowed}")
         if equals and not Path(file).is_file():

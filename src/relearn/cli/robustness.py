@@ -20,7 +20,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from relearn.cli import json_object, output_folder
+from relearn.cli import checkout, json_object, output_folder
 from relearn.cli.robustness_table import table
 from relearn.steps.csv_rows import write_rows
 from relearn.studies.robustness.steps import array_sets, folder_sets
@@ -123,6 +123,8 @@ def main(args: argparse.Namespace) -> int:
         FileNotFoundError: no such file or folder.
     """
     check(args)
+    if Path(args.model).suffix:
+        args.model = checkout.as_typed(args, args.model)
     os.environ["OMP_NUM_THREADS"] = str(args.threads)
     import torch
 
