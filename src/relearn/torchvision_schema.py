@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 
@@ -64,3 +65,19 @@ def declare() -> bool:
         library.define(SCHEMAS[name])
     _declared.append(library)
     return True
+
+
+def transformers() -> Any:
+    """Declare, and import ``transformers``.
+
+    Raises:
+        ModuleNotFoundError: it is not installed; the message says how to install it.
+    """
+    declare()
+    try:
+        import transformers as library
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "transformers: not installed (allowed: pip install 'transformers>=5.0')"
+        ) from None
+    return library

@@ -65,7 +65,10 @@ def test_a_class_that_is_not_there_is_told_where_it_may_be(
 ) -> None:
     (tmp_path / "broken_filters.py").write_text("1 / 0")
     error = error_of(capsys, name)
-    assert f"{name}: found {found}, allowed: module:Class of an installed module or of the working directory" in error
+    assert (
+        f"{name}: found {found}, allowed: module:Class of an installed module or of the working directory"
+        in error
+    )
 
 
 def test_arguments_are_an_object(capsys: pytest.CaptureFixture[str]) -> None:

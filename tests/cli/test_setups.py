@@ -8,7 +8,8 @@ import torch
 from safetensors.torch import save_file
 
 from relearn import cli
-from relearn.data.arrays import HEADER, TENSORS
+from relearn.data.arrays import TENSORS
+from relearn.data.prepared_file import HEADER
 
 NAME = "digits-mini-v1"
 
@@ -41,15 +42,15 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--trials"], 2, "--trials: found no set-up, allowed: with one of the public benchmark, "),
         ([NAME, "--trials"], 2, f"--trials: found {NAME}, allowed: with one of the public benchmark, "),
         ([NAME, "--trials", "--check", "text"], 2, f"--trials: found {NAME}, allowed: "),
-        ([NAME, "--check", "text"], 3, "--check text: "),
-        ([NAME, "--check", "empty"], 3, "--check empty: "),
-        ([NAME, "--check", "torn"], 3, "--check torn: "),
+        ([NAME, "--check", "text"], 3, "text: not a safetensors file "),
+        ([NAME, "--check", "empty"], 3, "empty: not a safetensors file "),
+        ([NAME, "--check", "torn"], 3, "torn: not a safetensors file "),
         ([NAME, "--check", "folder"], 3, "--check folder: no file; allowed: a data.safetensors"),
         ([NAME, "--check", "nowhere"], 3, "--check nowhere: no file; allowed: a data.safetensors"),
         ([NAME, "--check", "foreign"], 2, "foreign: not a prepared data set, "),
-        ([NAME, "--check", "header"], 3, "--check header: "),
-        ([NAME, "--check", "lacks"], 3, "--check lacks: "),
-        ([NAME, "--check", "list"], 3, "--check list: "),
+        ([NAME, "--check", "header"], 3, "header: not a safetensors file "),
+        ([NAME, "--check", "lacks"], 2, "lacks: not a prepared data set, "),
+        ([NAME, "--check", "list"], 2, "list: not a prepared data set, "),
         ([NAME, "--check", "other"], 3, "--check other: "),
         ([NAME, "--check", "odd"], 3, "--check odd: "),
     ],

@@ -121,7 +121,7 @@ def original(official: bool, seed: int = 1) -> Images:
 def prepared(tmp_path: Path, data: Images) -> Prepared:
     official = data.test_images is not None
     parts = split(data.train_labels, classes=NAMES, official_test=official, **SIZES)
-    write(tmp_path / "data.safetensors", used_tensors(data, parts), dataset="toy", classes=NAMES)
+    write(tmp_path / "data.safetensors", used_tensors(data, parts), {"data set": "toy", "classes": NAMES})
     return load_prepared(tmp_path / "data.safetensors")
 
 
@@ -207,5 +207,7 @@ def test_the_file_may_be_read_by_whom_the_umask_allows(tmp_path: Path) -> None:
 def test_another_safetensors_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     save_file({"images": np.zeros(3, np.uint8)}, path, {"relearn": "{}"})
-    with pytest.raises(ValueError, match=r"weights.safetensors: not a prepared data set, tensors labels, "):
+    with pytest.raises(
+        ValueError, match=r"weights.safetensors: not a prepared data set, data set, classes, labels, "
+    ):
         load_prepared(path)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from relearn.data.ngrams import cross_entropies
@@ -85,11 +86,12 @@ def test_faults(tmp_path: Path) -> None:
         stream.decode([0, 2])
     path = tmp_path / "s"
     path.write_bytes(b"text")
-    with pytest.raises(ValueError, match="not a safetensors file"):
+    with pytest.raises(SafetensorError, match="not a safetensors file"):
         load_prepared_stream(path)
     save_file({"train": np.zeros(3, np.uint8)}, path)
     with pytest.raises(
-        ValueError, match="not a prepared stream; `relearn long_short prepare_char_stream` writes one"
+        ValueError,
+        match=r"not a prepared stream, stream, .* missing; `relearn long_short prepare_char_stream` writes one",
     ):
         load_prepared_stream(path)
 

@@ -19,9 +19,9 @@ from relearn.models.long_short_roberta import (
     closest,
     convert,
     load,
-    transformers,
 )
 from relearn.models.roberta_calls import Classes, Guesses
+from relearn.torchvision_schema import transformers
 
 HEADS = ("RobertaModel", "RobertaForMaskedLM", "RobertaForSequenceClassification")
 N = 24  # positions of the small checkpoint

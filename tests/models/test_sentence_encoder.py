@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from relearn.models import sentence_encoder as encoders
 from relearn.models.sentence_encoder import FAMILIES, SentenceClassifier, classifier, configuration
+from relearn.torchvision_schema import transformers
 
 SPECIAL = {"bos": 0, "pad": 1, "eos": 2}
 SIZES: dict[str, Any] = {
@@ -165,7 +166,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_a_checkpoint_gives_its_encoder(folder: Path) -> None:
     torch.manual_seed(4)
     net = encoders.from_checkpoint(str(folder), "classification", 5, dropout=0.4)
-    own = encoders.transformers().AutoModelForMaskedLM.from_pretrained(folder).base_model.state_dict()
+    own = transformers().AutoModelForMaskedLM.from_pretrained(folder).base_model.state_dict()
     taken = net.net.base_model.state_dict()
     assert all(torch.equal(taken[name], one) for name, one in own.items())
     tokens, real, types = batch(2, 12)
@@ -202,7 +203,7 @@ def test_a_checkpoint_that_cannot_be_had_is_named(tmp_path: Path, monkeypatch: p
     ) as caught:
         encoders.from_checkpoint(str(tmp_path), "classification", 2)
     assert "\n" not in str(caught.value)
-    other = encoders.transformers().GPT2Config(n_layer=1, n_embd=8, n_head=1, vocab_size=9)
+    other = transformers().GPT2Config(n_layer=1, n_embd=8, n_head=1, vocab_size=9)
     other.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"a gpt2 model \(allowed: roberta, bert, albert\)"):
         encoders.from_checkpoint(str(tmp_path), "classification", 2)

@@ -1,4 +1,4 @@
-"""The prepared data set: written by `relearn prepare`, read by every later step of the study.
+"""The prepared data set: written by the step prepare_images of each study, read by its later steps.
 
 ``data.safetensors`` holds only the images used by the split:
 
@@ -24,17 +24,15 @@ The header is ``{"data set": …, "classes": […]}`` as one JSON text, so that 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
+from relearn.data import prepared_file
 from relearn.data.split import class_range, pick_trials
 
-HEADER = "relearn"
 TENSORS = (
     *("images", "labels", "source_index", "exact"),
     *("pretrain", "pool", "fine_tune", "test", "mean", "std"),
@@ -137,18 +135,19 @@ class Prepared:
 
 
 def load_prepared(path: Path | str) -> Prepared:
-    """Read the file written by `relearn prepare`.
+    """Read the file written by the step prepare_images.
 
     Raises:
-        ValueError: the file is not a prepared data set.
+        SafetensorError: the file is damaged.
+        ValueError: it does not hold a prepared data set.
         OSError: it cannot be read.
     """
-    with safe_open(path, framework="pt") as file:
-        header = (file.metadata() or {}).get(HEADER)
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    missing = [name for name in TENSORS if name not in tensors]
-    if header is None or missing:
-        found = f"tensors {', '.join(missing)} missing" if missing else f"header {HEADER!r} missing"
-        raise ValueError(f"{path}: not a prepared data set, {found}; `relearn prepare` writes one")
-    description = json.loads(header)
-    return Prepared(dataset=description["data set"], classes=tuple(description["classes"]), tensors=tensors)
+    header, tensors = prepared_file.read(
+        path,
+        "data set",
+        "poisoning prepare_images",
+        fields=("data set", "classes"),
+        arrays=TENSORS,
+        framework="pt",
+    )
+    return Prepared(dataset=header["data set"], classes=tuple(header["classes"]), tensors=tensors)

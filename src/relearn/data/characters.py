@@ -1,4 +1,4 @@
-"""The prepared characters: written by `relearn characters`, read by every character language model.
+"""The prepared characters: written by `relearn l2_attention prepare_ptb_lines`, read by every character language model.
 
 ``characters.safetensors``; <part> is train, valid or test:
 
@@ -24,7 +24,6 @@ characters, are almost certain.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +32,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from relearn.data import prepared_file
 from relearn.data.bpe import BOS, EOS, PAD, UNK
 from relearn.data.sentence_pairs import PARTS, evenly_spaced
 from relearn.data.text_lines import Text
@@ -40,7 +40,7 @@ from relearn.data.text_lines import Text
 if TYPE_CHECKING:
     from relearn.data.token_batches import Ragged
 
-HEADER = "relearn"
+STEP = "l2_attention prepare_ptb_lines"
 FIRST = 4  # id of the first character, after the special ones
 UNKNOWN = "\ufffd"  # decoded form of an unknown character
 Arrays = dict[str, NDArray[Any]]
@@ -184,42 +184,29 @@ def save_characters(prepared: PreparedCharacters, path: Path) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    from safetensors.numpy import save_file
-
     header = {
         "text": prepared.dataset,
         "characters": prepared.characters,
         "max_length": prepared.max_length,
     }
-    path.touch()
-    mode = path.stat().st_mode  # set by the umask; safetensors makes files readable by the owner only
-    save_file(prepared.arrays, path, {HEADER: json.dumps(header, sort_keys=True)})
-    path.chmod(mode)
+    prepared_file.write(path, prepared.arrays, header)
 
 
 def load_characters(path: Path | str) -> PreparedCharacters:
-    """Read the file written by `relearn characters`.
+    """Read the file written by `relearn l2_attention prepare_ptb_lines`.
 
     Raises:
-        ValueError: the file does not hold prepared characters.
+        SafetensorError: the file is damaged.
+        ValueError: it does not hold a prepared text.
         OSError: it cannot be read.
     """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="np") as file:
-            header = json.loads((file.metadata() or {}).get(HEADER, "{}"))
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    except SafetensorError as fault:
-        raise ValueError(f"{path}: {' '.join(str(fault).split())}; `relearn characters` writes one") from None
-    missing = [name for name in ("text", "characters", "max_length") if name not in header]
-    missing += [
-        f"{part}_{kind}" for part in PARTS for kind in ("ids", "offsets") if f"{part}_{kind}" not in arrays
-    ]
-    if missing:
-        raise ValueError(
-            f"{path}: no prepared characters, {', '.join(missing)} missing; `relearn characters` writes them"
-        )
+    header, arrays = prepared_file.read(
+        path,
+        "text",
+        STEP,
+        fields=("text", "characters", "max_length"),
+        arrays=[f"{part}_{kind}" for part in PARTS for kind in ("ids", "offsets")],
+    )
     return PreparedCharacters(header["text"], header["characters"], header["max_length"], arrays)
 
 

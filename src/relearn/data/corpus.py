@@ -17,7 +17,6 @@ torch is imported only when pairs are requested.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,13 +26,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relearn.data import prepared_file
 from relearn.data.bpe import UNK, Tokenizer, train
 from relearn.data.sentence_pairs import PARTS, Corpus, evenly_spaced
 
 if TYPE_CHECKING:
     from relearn.data.token_batches import TokenPairs
 
-HEADER = "relearn"
 SIDES = ("source", "target")
 Arrays = dict[str, NDArray[Any]]
 
@@ -165,43 +164,29 @@ def save_corpus(corpus: PreparedCorpus, path: Path) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    from safetensors.numpy import save_file
-
     header = {
         "corpus": corpus.dataset,
         "languages": list(corpus.languages),
         "tokenizer": corpus.tokenizer_json,
     }
-    path.touch()
-    mode = path.stat().st_mode  # set by the umask; safetensors makes files readable by the owner only
-    save_file(corpus.arrays, path, {HEADER: json.dumps(header, sort_keys=True)})
-    path.chmod(mode)
+    prepared_file.write(path, corpus.arrays, header)
 
 
 def load_corpus(path: Path | str) -> PreparedCorpus:
     """Read the file written by `relearn gradinit prepare_translation`.
 
     Raises:
-        ValueError: the file is not a prepared corpus.
+        SafetensorError: the file is damaged.
+        ValueError: it does not hold a prepared corpus.
         OSError: it cannot be read.
     """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="np") as file:
-            header = json.loads((file.metadata() or {}).get(HEADER, "{}"))
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    except SafetensorError as fault:
-        raise ValueError(
-            f"{path}: {' '.join(str(fault).split())}; `relearn gradinit prepare_translation` writes one"
-        ) from None
-    wanted = [f"{part}_{side}_{kind}" for part in PARTS for side in SIDES for kind in ("ids", "offsets")]
-    missing = [name for name in ("corpus", "languages", "tokenizer") if name not in header]
-    missing += [name for name in wanted if name not in arrays]
-    if missing:
-        raise ValueError(
-            f"{path}: not a prepared corpus, {', '.join(missing)} missing; `relearn gradinit prepare_translation` writes one"
-        )
+    header, arrays = prepared_file.read(
+        path,
+        "corpus",
+        "gradinit prepare_translation",
+        fields=("corpus", "languages", "tokenizer"),
+        arrays=[f"{part}_{side}_{kind}" for part in PARTS for side in SIDES for kind in ("ids", "offsets")],
+    )
     return PreparedCorpus(header["corpus"], tuple(header["languages"]), header["tokenizer"], arrays)
 
 

@@ -19,16 +19,15 @@ over all T characters of test except the first, with counts n in train and K ids
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-HEADER = "relearn"
+from relearn.data import prepared_file
+
 PARTS = ("train", "valid", "test")
 HELD_OUT = 20  # 1/HELD_OUT of the characters for valid, as many for test
 Ids = NDArray[np.uint8]
@@ -117,33 +116,19 @@ def cross_entropies(train: Ids, test: Ids, *, vocabulary: int) -> tuple[float, f
 
 def save_stream(stream: PreparedStream, path: Path) -> None:
     """Write ``stream.safetensors``."""
-    from safetensors.numpy import save_file
-
-    header = json.dumps({"stream": stream.dataset, "symbols": list(stream.symbols)}, sort_keys=True)
-    path.touch()
-    mode = path.stat().st_mode  # set by the umask; safetensors makes files readable by the owner only
-    arrays: dict[str, Any] = {part: np.ascontiguousarray(ids) for part, ids in stream.parts.items()}
-    save_file(arrays, path, {HEADER: header})
-    path.chmod(mode)
+    header = {"stream": stream.dataset, "symbols": list(stream.symbols)}
+    prepared_file.write(path, stream.parts, header)
 
 
 def load_prepared_stream(path: Path | str) -> PreparedStream:
     """Read a file written by :func:`save_stream`.
 
     Raises:
-        ValueError: not such a file. OSError: it cannot be read.
+        SafetensorError: the file is damaged.
+        ValueError: it does not hold a prepared stream.
+        OSError: it cannot be read.
     """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, "np") as file:
-            description = json.loads((file.metadata() or {}).get(HEADER, "{}"))
-            names = set(file.keys())
-            if set(PARTS) - names or "stream" not in description:
-                raise ValueError(
-                    f"{path}: not a prepared stream; `relearn long_short prepare_char_stream` writes one"
-                )
-            parts = {part: file.get_tensor(part) for part in PARTS}
-    except SafetensorError as error:
-        raise ValueError(f"{path}: not a safetensors file ({str(error).splitlines()[0]})") from None
-    return PreparedStream(description["stream"], bytes(description["symbols"]), parts)
+    header, parts = prepared_file.read(
+        path, "stream", "long_short prepare_char_stream", fields=("stream", "symbols"), arrays=PARTS
+    )
+    return PreparedStream(header["stream"], bytes(header["symbols"]), {part: parts[part] for part in PARTS})

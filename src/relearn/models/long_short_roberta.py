@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from relearn.layers.long_short_attention import LongShortAttention
 from relearn.layers.long_short_core import heads_first, prepare_keys_values
 from relearn.layers.on_device import wide
+from relearn.torchvision_schema import transformers
 
 NAME = "long_short"  # key of the mask function, and of the converted model's sizes in its configuration
 SIZES = ("window", "rank", "dual_norm")
@@ -296,21 +297,3 @@ def load(folder: Path | str) -> Any:
         raise ValueError(f"{folder}: weights do not fit: {wrong} is {'missing' if lacking else 'not known'}")
     model.tie_weights()
     return model.eval()
-
-
-def transformers() -> Any:
-    """Import ``transformers``.
-
-    Raises:
-        ModuleNotFoundError: it is not installed; the message says how to install it.
-    """
-    from relearn import torchvision_schema
-
-    torchvision_schema.declare()
-    try:
-        import transformers as library
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "transformers: not installed (allowed: pip install 'transformers>=5.0')"
-        ) from None
-    return library

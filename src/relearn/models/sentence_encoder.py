@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from relearn.torchvision_schema import transformers
+
 FAMILIES = ("roberta", "bert", "albert")
 KINDS = ("classification", "regression", "ranking")
 HEADS = {
@@ -298,24 +300,6 @@ def take_encoder(model: SentenceClassifier, state: Mapping[str, Tensor]) -> None
         raise ValueError(
             f"encoder: its weights do not fit: {wrong} is {'missing' if lacking else 'not known'}"
         )
-
-
-def transformers() -> Any:
-    """Import ``transformers``.
-
-    Raises:
-        ModuleNotFoundError: it is not installed; the message says how to install it.
-    """
-    from relearn import torchvision_schema
-
-    torchvision_schema.declare()
-    try:
-        import transformers as library
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "transformers: not installed (allowed: pip install 'transformers>=5.0')"
-        ) from None
-    return library
 
 
 def _known(family: str) -> None:

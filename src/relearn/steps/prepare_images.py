@@ -39,8 +39,8 @@ class Settings:
 def run(run: Run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     """See the module. Device and precision are not used."""
     from relearn import data
+    from relearn.data import prepared_file
     from relearn.data.mirror import mirror_of
-    from relearn.data.prepared_file import write
     from relearn.data.split import split
 
     name = settings.dataset
@@ -55,7 +55,8 @@ def run(run: Run, settings: Settings, inputs: dict[str, list[Path]], device: str
         pool_start=settings.pool_start,
     )
     tensors = used_tensors(images, parts)
-    write(run.output("data.safetensors"), tensors, dataset=name, classes=images.class_names)
+    header = {"data set": name, "classes": list(images.class_names)}
+    prepared_file.write(run.output("data.safetensors"), tensors, header)
 
     inexact = tensors["source_index"][~tensors["exact"]]
     test_exact = tensors.get("test_exact")

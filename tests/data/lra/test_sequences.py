@@ -100,10 +100,11 @@ def test_a_file_holds_it_all(tmp_path: Path) -> None:
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     (tmp_path / "a").write_bytes(b"no such file")
-    with pytest.raises(ValueError, match="`relearn long_short prepare_lra` writes one"):
+    with pytest.raises(SafetensorError, match="`relearn long_short prepare_lra` writes one"):
         load(tmp_path / "a")
     save_file({"train_values": np.zeros(2, np.uint8)}, tmp_path / "b")
     with pytest.raises(ValueError, match=r"task, dataset, .* train_offsets, .*missing"):

@@ -11,12 +11,12 @@ from torch.nn.functional import cross_entropy
 
 from relearn.data.masked_batches import NONE, TokenBatches
 from relearn.models import long_short_roberta_files as files
-from relearn.models.long_short_roberta import transformers
 from relearn.models.roberta_calls import Classes, Guesses
 from relearn.runs import record
 from relearn.runs.settings import read
 from relearn.steps.trained import masked_tokens, recipe
 from relearn.studies.long_short.steps import convert_roberta, convert_start, mlm_losses
+from relearn.torchvision_schema import transformers
 
 from ...steps.recorded import by_command, killed, rows_of
 

@@ -30,10 +30,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relearn.data import prepared_file
 from relearn.data.lra import PARTS, TASKS, perturb
 from relearn.data.lra.samples import Task
 
-HEADER = "relearn"
 PERTURBED = ("insertion", "deletion")
 TOLD = ("task", "dataset", "vocabulary", "classes", "max_length", "pairs", "padded", "version")
 Arrays = dict[str, NDArray[Any]]
@@ -157,41 +157,24 @@ def save(sequences: Sequences, path: Path) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    from safetensors.numpy import save_file
-
-    path.touch()
-    mode = path.stat().st_mode  # set by the umask; safetensors makes files readable by the owner only
-    header = json.dumps({key: getattr(sequences, key) for key in TOLD}, sort_keys=True)
-    save_file(sequences.arrays, path, {HEADER: header})
-    path.chmod(mode)
+    prepared_file.write(path, sequences.arrays, {key: getattr(sequences, key) for key in TOLD})
 
 
 def load(path: Path | str) -> Sequences:
     """Read the file written by `relearn long_short prepare_lra`.
 
     Raises:
-        ValueError: the file does not hold prepared sequences.
+        SafetensorError: the file is damaged.
+        ValueError: it does not hold a prepared task.
         OSError: it cannot be read.
     """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="np") as file:
-            header = json.loads((file.metadata() or {}).get(HEADER, "{}"))
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    except SafetensorError as fault:
-        raise ValueError(
-            f"{path}: {' '.join(str(fault).split())}; `relearn long_short prepare_lra` writes one"
-        ) from None
-    missing = [name for name in TOLD if name not in header]
-    missing += [
-        f"{part}_{kind}"
-        for part in PARTS
-        for kind in ("values", "offsets", "labels")
-        if f"{part}_{kind}" not in arrays
-    ]
-    if missing or header["task"] not in TASKS:
-        raise ValueError(
-            f"{path}: no prepared sequences, {', '.join(missing) or 'task'} missing; `relearn long_short prepare_lra` writes them"
-        )
+    header, arrays = prepared_file.read(
+        path,
+        "task",
+        "long_short prepare_lra",
+        fields=TOLD,
+        arrays=[f"{part}_{kind}" for part in PARTS for kind in ("values", "offsets", "labels")],
+    )
+    if header["task"] not in TASKS:
+        raise ValueError(f"{path}: found task {header['task']!r}, allowed: {', '.join(TASKS)}")
     return Sequences(**{key: header[key] for key in TOLD}, arrays=arrays)

@@ -233,7 +233,7 @@ def load_library(stopwords: str, folder: Path) -> Any:
     Raises:
         ModuleNotFoundError: the library, or one of its own, is not installed. ValueError: NLTK's stop words are missing.
     """
-    from relearn.models.sentence_encoder import transformers
+    from relearn.torchvision_schema import transformers
 
     transformers()
     try:

@@ -93,7 +93,7 @@ def start(settings: Settings, texts: list[str]) -> tuple[Any, RobertaTokenizer]:
         ValueError: the checkpoint is unavailable or not a RoBERTa model, or the sizes are invalid.
     """
     from relearn.data import roberta_tokens
-    from relearn.models.long_short_roberta import transformers
+    from relearn.torchvision_schema import transformers
 
     library, own, name = transformers(), settings.config, settings.checkpoint
     if name is not None:

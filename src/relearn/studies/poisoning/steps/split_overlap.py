@@ -27,27 +27,24 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     Raises:
         ValueError: the range contains no image, or the file is not a prepared data set.
     """
-    import json
-
     import numpy as np
-    from safetensors import safe_open
 
+    from relearn.data import prepared_file
     from relearn.data.images import channel_statistics
-    from relearn.data.prepared_file import write
     from relearn.data.split import class_range
 
-    path = inputs["data"][0]
-    with safe_open(path, framework="np") as file:
-        header = (file.metadata() or {}).get("relearn")
-        if header is None:
-            raise ValueError(f"{path}: not a prepared data set, header 'relearn' missing")
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    told = json.loads(header)
+    header, tensors = prepared_file.read(
+        inputs["data"][0],
+        "data set",
+        "poisoning prepare_images",
+        fields=("data set", "classes"),
+        arrays=("images", "labels", "pretrain"),
+    )
     index = tensors["pretrain"]
     labels = tensors["labels"][index]
     smallest = int(np.bincount(labels).min())
     start, stop = round(settings.start * smallest), round(settings.stop * smallest)
     tensors["pretrain"] = index[class_range(labels, start, stop)]
     tensors["mean"], tensors["std"] = channel_statistics(tensors["images"][tensors["pretrain"]])
-    write(run.output("data.safetensors"), tensors, dataset=told["data set"], classes=tuple(told["classes"]))
+    prepared_file.write(run.output("data.safetensors"), tensors, header)
     run.finish({"pretrain_count": float(len(tensors["pretrain"])), "per_class_count": float(stop - start)})
