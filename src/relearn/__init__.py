@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from relearn.methods.gradinit import gradinit as gradinit
     from relearn.models.lipschitz_bound import lipschitz_bound as lipschitz_bound
 
-__version__ = "0.10.0"
+__version__ = "0.11.0"
 
 LAZY = {
     "AsMultiheadAttention": "relearn.layers.multihead:AsMultiheadAttention",
