@@ -1,4 +1,4 @@
-"""2,000 mutations of params.yaml: each is refused in lines that say where and what, or accepted, and then it fits and plans.
+"""1,000 mutations of params.yaml: each is refused in lines that say where and what, or accepted, and then it fits and plans.
 
 Seeded, so that every run of the tests tries the same files. Most mutations change values of the file as it was read, which
 leaves keys and lines as they are; one in eight changes a byte of its text.
@@ -27,7 +27,7 @@ from relearn.studies import parameters
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = "params.yaml"
-MUTATIONS, PLANNED, SEED = 2000, 40, 15
+MUTATIONS, PLANNED, SEED = 1000, 40, 15
 BYTES = 8
 """One mutation in so many changes a byte."""
 PLACE = re.compile(rf"{re.escape(FILE)}:\d+: (?P<key>.+?): (?P<text>.+)")
@@ -178,7 +178,7 @@ def test_mutations_are_of_every_kind_and_fare_both_ways(tried: Tried) -> None:
     kinds = Counter(name for name, *_ in tried)
     assert sum(kinds.values()) == MUTATIONS
     assert set(kinds) == {*(kind.__name__ for kind in KINDS), "swapped", "products", "byte"}
-    assert min(kinds.values()) > 100
+    assert min(kinds.values()) > 50
     accepted = Counter(name for name, values, *_ in tried if values is not None)
     assert PLANNED < accepted.total() < MUTATIONS / 2, accepted
 
@@ -207,7 +207,7 @@ def test_what_is_accepted_is_what_the_file_says_and_fits(tried: Tried) -> None:
         for need in parameters.needs(values):
             assert 0 <= need.bytes <= forecast_memory.LIMIT, (name, need)
             forecasts += 1
-    assert forecasts > 1000
+    assert forecasts > 500
 
 
 @pytest.mark.parametrize(

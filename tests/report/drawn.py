@@ -81,7 +81,7 @@ def check_figure(
 
 
 def check_equal_files(name: str, evidence: Evidence, folder: Path) -> None:
-    """Equal records give files of equal bytes."""
+    """Equal records give files of equal bytes. All figures are saved alike, so one of each study is enough."""
     one, other = (
         figures.render(every_artefact()[name], evidence, RENDERERS, folder / again) for again in ("a", "b")
     )

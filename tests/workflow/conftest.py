@@ -135,6 +135,7 @@ FEW: dict[str, Any] = {
         }.items()
     },
     "long_short.prepare_char_stream.datasets": ["pydoc_topics"],
+    "long_short.train_long_char_lm.seeds": [],
     "long_short.train_long_char_lm.variants": ["dual_norm", "large"],
     "long_short.train_long_char_lm.large_datasets": ["pydoc_topics"],
     "long_short.grid.networks": ["CvT-LS-13", "ViL-LS-Medium", "DeiT-S", "ResNet-50"],

@@ -267,10 +267,11 @@ def heads(patterns: list[str]) -> set[str]:
 def apart(one: Edit, other: Edit) -> bool:
     """Whether nothing can be touched by both edits but the report, by neither alone: so neither hides what the other fails to do.
     Keys of one section may do together what neither does alone, and so may a key that adds or removes runs and any of its study."""
-    if one[0].rpartition(".")[0] == other[0].rpartition(".")[0]:
-        return False
-    if one[0].split(".")[0] == other[0].split(".")[0] and "render" in one[2] | other[2]:
-        return False
+    if one[0] in LEAVES and other[0] in LEAVES:
+        if one[0].rpartition(".")[0] == other[0].rpartition(".")[0]:
+            return False
+        if one[0].split(".")[0] == other[0].split(".")[0] and "render" in one[2] | other[2]:
+            return False
     ours, theirs = heads(one[3]), heads(other[3])
     reported = "render" in one[3] and "render" in other[3]
     return (bool(ours and theirs) or not reported) and not any(
@@ -279,11 +280,11 @@ def apart(one: Edit, other: Edit) -> bool:
 
 
 def together(edits: list[Edit], allows: Callable[[dict[str, Any]], bool]) -> list[Edit]:
-    """Edits of params.yaml that touch different runs as one: what they touch is the union, and the engines are asked less often.
-    ``allows`` says whether values by dotted key may stand together in params.yaml."""
-    found = [edit for edit in edits if edit[0] not in LEAVES]
+    """Edits of one key or of the source that touch different runs as one: what they touch is the union, and the engines are asked less
+    often. ``allows`` says whether values by dotted key may stand together in params.yaml."""
+    found = [edit for edit in edits if edit[0] not in {*LEAVES, *SOURCE_EDITS}]
     batches: list[list[Edit]] = []
-    for edit in (edit for edit in edits if edit[0] in LEAVES):
+    for edit in (edit for edit in edits if edit[0] in {*LEAVES, *SOURCE_EDITS}):
         batch = next(
             (
                 some
@@ -296,16 +297,22 @@ def together(edits: list[Edit], allows: Callable[[dict[str, Any]], bool]) -> lis
             batches.append(batch := [])
         batch.append(edit)
     for batch in batches:
-        names, _, steps, patterns = zip(*batch)
+        names, changes, steps, patterns = zip(*batch)
+        texts = {file: text for change in changes for file, text in change.get("source", {}).items()}
         found.append(
-            (" and ".join(names), {"params": values_of(batch)}, set().union(*steps), [*chain(*patterns)])
+            (
+                " and ".join(names),
+                {"params": values_of(batch), "source": texts},
+                set().union(*steps),
+                [*chain(*patterns)],
+            )
         )
     return found
 
 
 def values_of(batch: Iterable[Edit]) -> dict[str, Any]:
     """The values of all edits of params.yaml, by dotted key."""
-    return {key: value for _, change, _, _ in batch for key, value in change["params"].items()}
+    return {key: value for _, change, _, _ in batch for key, value in change.get("params", {}).items()}
 
 
 def check(scratch: Any, keys: Iterable[str]) -> None:

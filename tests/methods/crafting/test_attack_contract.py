@@ -153,7 +153,11 @@ def bytes_after(craft, problem, extra: list[Tensor] | None = None) -> list[int]:
         if done in (3, 30):
             seen.append(live_bytes())
 
-    craft(*problem, **SETTINGS | {"iterations": 30}, progress=look)
+    gc.freeze()  # what was there before is not looked at: there may be a million objects of other tests
+    try:
+        craft(*problem, **SETTINGS | {"iterations": 30}, progress=look)
+    finally:
+        gc.unfreeze()
     return seen
 
 

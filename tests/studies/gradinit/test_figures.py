@@ -43,9 +43,8 @@ def test_every_figure_is_drawn_with_and_without_runs(name, gradinit, tmp_path):
     check_cells(name, gradinit, evidence_of(tmp_path), cells, cells)
 
 
-@pytest.mark.parametrize("name", ["zhu2022.fig4.2", "zhu2022.fig4.3", "zhu2022.fig4.7"])
-def test_equal_records_give_equal_files(name, gradinit, tmp_path):
-    check_equal_files(name, gradinit, tmp_path)
+def test_equal_records_give_equal_files(gradinit, tmp_path):
+    check_equal_files("zhu2022.fig4.2", gradinit, tmp_path)
 
 
 def profile(name, evidence, panel, series):

@@ -285,12 +285,10 @@ QUICK = {
     f"{P}.pretrain.training.epochs",
     f"{P}.adversarial_training.adversarial.steps",
     f"{P}.craft.targets",
-    f"{A}.multi_layer.lr",
     f"{A}.convex_polytope.eps",
     f"{P}.filter.deep_knn.k",
     f"{P}.train.transfer.lr",
     f"{P}.train.end_to_end.epochs",
-    f"{S}.dropout.watch_every",
     f"{S}.end_to_end.targets",
 }
 FIXED = {f"{S}.overlap.attack"}  # there is one value
