@@ -121,7 +121,7 @@ def used_by() -> UsedBy:
     from relearn.report import artefacts, used_by
 
     studies = all_studies()
-    about = {one.name: f"**{one.title}** ({one.source}).\n\n{FILTERS}" for one in studies}
+    about = {one.name: f"{one.title} ({one.source}).\n\n{FILTERS}" for one in studies}
     return used_by.UsedBy(artefacts.load({one.name: one.reported for one in studies}), about)
 
 
