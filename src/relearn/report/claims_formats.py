@@ -48,9 +48,9 @@ def shown_in(part: Comparison) -> str:
 
 
 def _with_interval(ends: Interval, form: str, factor: float, unit: str, part: Comparison) -> str:
-    """``estimate [low, high] unit``; with one seed there is no interval, and an end may be infinite."""
+    """``estimate [low, high] unit``; with one seed there is no interval: a ratio lies anywhere above 0. One end may be infinite."""
     estimate, low, high = (_number(factor * end, form) for end in (ends.estimate, ends.low, ends.high))
-    if not math.isfinite(ends.low) and not math.isfinite(ends.high):
+    if ends.high == math.inf and (ends.low == -math.inf or (part.unit == "ratio" and ends.low == 0)):
         why = "one seed, no interval" if len(part.seeds) == 1 else "no interval"
         return f"{estimate} {unit}".rstrip() + f" ({why})"
     return f"{estimate} [{low}, {high}] {unit}".rstrip()

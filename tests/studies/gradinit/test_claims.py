@@ -2,13 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from relearn.report import claims, claims_formats
-from relearn.report.statistics import student_mean
+from relearn.report.statistics import Interval, student_mean
 from relearn.studies.gradinit.claims import PREDICATES
 
 from ...report import conftest as report
@@ -120,6 +121,9 @@ def test_one_seed_is_underpowered_and_the_numbers_are_still_reported(tmp_path):
     claim = judged(evidence_of(tmp_path), "first_epoch_accuracy")
     assert (claim.verdict, claim.numbers_say) == ("underpowered", "direction")
     assert claims_formats.effect(claim.main) == "+10.0 points (one seed, no interval)"
+    ratio = replace(claim.main, unit="ratio", interval=Interval(0.5, 0.0, math.inf))
+    assert claims_formats.effect(ratio) == "0.5 (one seed, no interval)"
+    assert claims_formats.effect(replace(ratio, interval=Interval(0.5, 0.1, math.inf))) == "0.5 [0.1, ∞]"
 
 
 def test_a_network_that_no_start_brings_to_quality_is_underpowered(tmp_path):

@@ -89,7 +89,7 @@ def _effect(part: Mapping[str, Any]) -> str:
     low, high = part.get("low"), part.get("high")
     share = "points" if "difference" in part.get("method", "") else "%"
     factor, unit = (100, share) if unit == "fraction" else (1, unit if unit != "none" else "")
-    if low is None and high is None:
+    if high is None and (low is None or (low == 0 and part.get("unit") == "ratio")):
         return f"{factor * part['effect']:.3g} {unit} (no interval)"
     ends = [f"{factor * end:.3g}" if end is not None else mark for end, mark in ((low, "-∞"), (high, "∞"))]
     return f"{factor * part['effect']:.3g} [{', '.join(ends)}] {unit}".rstrip()
