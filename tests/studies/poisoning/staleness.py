@@ -198,6 +198,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
                 for one in network(role, "*")
             ),
             *of_attack("convex_polytope_half"),
+            *(f"train/overlap_{victims}/clean/*" for victims in ("half", "disjoint")),
         ],
     ),
     *(
