@@ -345,6 +345,7 @@ def test_every_leaf_says_what_it_touches() -> None:
     known = {key for key in LEAVES if any(fnmatchcase(key, pattern) for pattern, _, _ in TOUCHES)}
     assert set(LEAVES) == known | FIXED
     assert set(LEAVES) >= QUICK | FIXED
+    assert {*GRID_EDITS, *SOURCE_EDITS} >= set(QUICK_EDITS)
     for key, value in LEAVES.items():
         if key not in FIXED:
             flipped(key, value)  # a value of a new kind has its own line among the FLIPS
