@@ -39,7 +39,7 @@ def test_a_claim_with_its_number_its_cost_and_the_line_to_change(
     assert part.startswith("  needed for convex polytope - feature collision: ") and part.endswith(
         "(these records, 10 targets); has 10"
     )
-    assert "  to be solved first, as more targets do not help: 1 victims, needs 4" in rest
+    assert "  to be solved first, as more targets do not help: 1 victim, needs 4" in rest
 
 
 def test_all_claims_end_with_how_many_are_open(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

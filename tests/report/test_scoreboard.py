@@ -12,6 +12,7 @@ import pytest
 from relearn import cli
 from relearn.cli import scoreboard as verb
 from relearn.report import claims, scoreboard, table_formats
+from relearn.report.claims_formats import pairs
 from relearn.studies.study import all_studies
 
 CLAIMS = {
@@ -94,6 +95,8 @@ def test_a_study_that_is_not_rerun_keeps_its_earlier_verdict_with_a_note(results
 def test_a_claim_is_found_by_its_former_name(results: Path) -> None:
     cell = scoreboard.load(results, CLAIMS)[0].cells["small"]
     assert (cell.verdict, cell.n) == ("reproduced", "20 targets x 4 victims")
+    assert pairs({"targets": 16, "victims": 4, "pairs": 64}) == "16 targets x 4 victims"
+    assert pairs({"targets": 16, "victims": 4, "pairs": 23}) == "23 pairs of 16 targets and 4 victims"
 
 
 @pytest.mark.parametrize(("age", "word"), [(-10, "contradicted"), (10, "direction")])

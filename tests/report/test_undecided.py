@@ -165,6 +165,14 @@ def test_pairs_are_counted_in_targets_and_victims_are_not() -> None:
     assert undecided_formats.headline(one).startswith("every comparison holds; the rule requires 40 targets")
 
 
+def test_no_number_of_units_helps_if_the_other_side_leaves_less_than_the_claimed_effect() -> None:
+    design = replace(DESIGN, measures=(Measure("table 1", claimed=0.05, sd=0.1, pilot="a pilot"),))
+    room = found(claim(replace(part([0.0, 0.01, -0.01]), room=0.06)), design)
+    none = found(claim(replace(part([0.0, 0.01, -0.01]), room=0.04)), design)
+    assert room.need and none.need is None
+    assert none.needs[0].why == "the other side leaves only 4 points to gain"
+
+
 def test_what_is_too_dear_says_so_with_the_number() -> None:
     dear = replace(DESIGN, measures=(Measure("table 1", claimed=0.001, sd=0.2, pilot="a pilot"),))
     one = found(claim(part([0.3])), dear)

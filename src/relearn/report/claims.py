@@ -189,7 +189,8 @@ def judge(finding: Finding, power: Power) -> dict[str, Any]:
     if weak and strong and all(map(subject, compared)):
         compared, reasons = strong, ()
         missing += tuple(f"{name}: {'; '.join(lacks)}" for name, lacks in weak.items())
-    counted = {id(part): replace(part, among=len(compared)) for part in compared}
+    among = sum(part.among for part in compared)
+    counted = {id(part): replace(part, among=among) for part in compared}
     parts, compared = tuple(counted.get(id(part), part) for part in parts), list(counted.values())
     says = weakest(part.verdict for part in compared)
     return {

@@ -90,7 +90,7 @@ def word(claim: Claim) -> str:
 
 
 def numbers(claim: Claim) -> str:
-    """``20 targets x 4 victims, 1 seed``."""
+    """``20 targets x 4 victims, 1 seed``; with the number of pairs if attacks on some of them do not count."""
     count = claim.count()
     if "cases" in count:
         return f"{count['cases']} case" + ("s" if count["cases"] > 1 else "")
@@ -99,7 +99,15 @@ def numbers(claim: Claim) -> str:
     seeds = f"{count['seeds']} seed" + ("s" if count["seeds"] > 1 else "")
     if "networks" in count:
         return seeds + (f", {count['networks']} networks" if count["networks"] > 1 else "")
-    return f"{count['targets']} targets x {count['victims']} victims, {seeds}"
+    return f"{pairs(count)}, {seeds}"
+
+
+def pairs(count: Mapping[str, int]) -> str:
+    """``20 targets x 4 victims``, or ``23 pairs of 16 targets and 4 victims`` if some are missing."""
+    targets, victims = count["targets"], count["victims"]
+    if count.get("pairs", targets * victims) < targets * victims:
+        return f"{count['pairs']} pairs of {targets} targets and {victims} victims"
+    return f"{targets} targets x {victims} victims"
 
 
 def remarks(claim: Claim) -> list[str]:
@@ -223,6 +231,7 @@ def as_json(claims: Sequence[Claim], scale: str) -> str:
 def _to_dict(claim: Claim) -> dict[str, Any]:
     """The claim as plain values; the runs of a part are positions in the claim's own list."""
     at = {run: place for place, run in enumerate(claim.runs)}
+    main = _part(claim.main) if claim.main else {}
     named = {name: getattr(claim, name) for name in ("section", "id", "kind", "source", "says", "predicate")}
     return {
         **named,
@@ -234,7 +243,7 @@ def _to_dict(claim: Claim) -> dict[str, Any]:
         "n": claim.count(),
         "shown": effect(claim.main),
         "claimed_side": format_claimed(claim.main),
-        **(_part(claim.main) if claim.main else {}),
+        **{name: value for name, value in main.items() if name != "says"},
         "parts": [{**_part(part), "runs": [at[run] for run in part.runs]} for part in claim.parts],
         "reasons": list(claim.reasons),
         "missing": list(claim.missing),

@@ -14,7 +14,7 @@ from relearn.report.comparisons import Comparison
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 from relearn.report.seeds import Sample, level, mean, sample
-from relearn.report.verdicts import Above
+from relearn.report.verdicts import Above, too_few
 
 MIN_SEEDS = 3
 STEP = "train_vision"
@@ -99,9 +99,7 @@ def lacks(comparison: Comparison, evidence: Evidence, variants: Mapping[str, Whe
         variants: by name, a filter on runs; at each seed, one variant that has learned is enough.
     """
     seeds = comparison.seeds
-    reasons = (
-        [] if len(seeds) >= MIN_SEEDS else [f"{len(seeds)} seed{'s' * (len(seeds) > 1)}, needs {MIN_SEEDS}"]
-    )
+    reasons = too_few(len(seeds), "seed", MIN_SEEDS)
     if comparison.role != STEP:
         return reasons
     learned = {

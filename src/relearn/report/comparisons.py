@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from relearn.report.quantities import Key, Trial
 from relearn.report.statistics import (
@@ -52,7 +53,8 @@ class Comparison:
     whose accuracy must suffice. ``over`` is the unit that the interval resamples: targets, or seeds, for which a
     trial is a whole run and the keys are (network, seed, 0). ``units`` are the independent numbers behind it.
     ``chosen_from`` has the keys of all trials that were made, if ``keys`` are those of them with a certain outcome. ``among`` is the number
-    of comparisons that the claim requires, this one included.
+    of comparisons of which this one was chosen by its result (the better of two rivals: 2); in a claim's parts, the sum of these numbers
+    over all comparisons that the claim requires. ``room`` is the greatest difference that the right side's mean leaves.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Comparison:
     units: Units | None = None
     chosen_from: tuple[Key, ...] = ()
     among: int = 1
+    room: float | None = None
 
     @property
     def verdict(self) -> str:
@@ -147,7 +150,7 @@ def paired_difference(
     """Mean of left minus right over the trials that both have; None if they share none.
 
     Several class sizes of one (victim, seed, target) are paired size by size and then averaged, so that an
-    attack counts once.
+    attack counts once. With ``bounds`` the values are shares of yes-or-no outcomes, so that the right side's mean limits the difference.
     """
     first = {(trial.key, trial.balance): trial for trial in left}
     second = {(trial.key, trial.balance): trial for trial in right}
@@ -182,6 +185,7 @@ def paired_difference(
         decides=decides,
         role=role,
         units=Units("targets", _means(differences, targets)),
+        room=max(0.0, 1 - fmean(second[pair].value for pair in both)) if bounds else None,
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from relearn.report import claims_file
 from relearn.report import verdict_words as words
-from relearn.report.claims_formats import CHECKED, cases_hold
+from relearn.report.claims_formats import CHECKED, cases_hold, pairs
 from relearn.report.table_formats import pipes
 
 SCALES = ("mini", "small", "medium", "paper")
@@ -198,7 +198,7 @@ def _effect_text(one: Mapping[str, Any]) -> str:
 
 def _count(count: Mapping[str, int]) -> str:
     if "targets" in count:
-        return f"{count['targets']} targets x {count['victims']} victims"
+        return pairs(count)
     for unit in ("seed", "case"):
         if (n := count.get(f"{unit}s")) is not None:
             return f"{n} {unit}" + "s" * (n != 1)

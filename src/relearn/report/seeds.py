@@ -172,6 +172,7 @@ def comparison(
     decides: bool,
     notes: Sequence[str],
     units: Units | None = None,
+    among: int = 1,
 ) -> Comparison:
     """A comparison with an interval over seeds; its runs are those of the samples at these seeds.
 
@@ -196,6 +197,7 @@ def comparison(
         role=role,
         over="seeds",
         units=units,
+        among=among,
     )
 
 

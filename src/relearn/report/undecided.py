@@ -27,7 +27,7 @@ GPU_RATIO = 50.0
 """CPU seconds that one second of a GPU replaces: an assumption, not checked against the one study that ran on a GPU."""
 ENOUGH = 3
 """Units whose spread is taken from the records."""
-COUNTS = re.compile(r"(\d+) (seeds?|targets|victims|pairs of target and victim), needs (\d+)")
+COUNTS = re.compile(r"(\d+) (seeds?|targets?|victims?|pairs of target and victim), needs (\d+)")
 """A reason of ``underpowered`` that more units mend; the others are about the models."""
 
 
@@ -213,6 +213,8 @@ def _number(
     axis = distance.scale(part, measure)
     if axis is None:
         return None, "neither the claim nor its design states an effect to look for"
+    if part.room is not None and measure and measure.claimed is not None and measure.claimed > part.room:
+        return None, f"the other side leaves only {100 * part.room:.3g} points to gain"
     side = part.claimed
     if units.statistic == "share" and not isinstance(side, Within):
         return _share(side.threshold, units, measure)

@@ -170,6 +170,11 @@ def weakest(verdicts: Iterable[str]) -> str:
     return min(verdicts, key=ORDER.index)
 
 
+def too_few(count: int, one: str, needed: int) -> list[str]:
+    """The reason ``1 seed, needs 3`` if there are fewer than needed. ``relearn power`` reads it (`undecided.COUNTS`)."""
+    return [] if count >= needed else [f"{count} {one}{'s' * (count != 1)}, needs {needed}"]
+
+
 def shortcomings(
     pairs: Iterable[tuple[str, int]],
     accuracies: Mapping[str, float | None],
@@ -189,11 +194,7 @@ def shortcomings(
     distinct = set(pairs)
     victims = sorted({victim for victim, _ in distinct})
     targets = {target for _, target in distinct}
-    reasons = []
-    if len(targets) < MIN_TARGETS:
-        reasons.append(f"{len(targets)} targets, needs {MIN_TARGETS}")
-    if len(victims) < victims_needed:
-        reasons.append(f"{len(victims)} victims, needs {victims_needed}")
+    reasons = too_few(len(targets), "target", MIN_TARGETS) + too_few(len(victims), "victim", victims_needed)
     if len(distinct) < MIN_TARGETS * MIN_VICTIMS:
         reasons.append(f"{len(distinct)} pairs of target and victim, needs {MIN_TARGETS * MIN_VICTIMS}")
     for victim in victims:

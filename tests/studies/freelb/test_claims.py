@@ -481,6 +481,7 @@ def test_the_controls_of_the_updates_are_shown_and_do_not_decide(tmp_path):
         judged(tmp_path / "without", "freelb_beats_pgd"),
     )
     assert claim.verdict == plain.verdict == "contradicted" and claim.main == plain.main
+    assert claim.main.among == 2  # FreeAT was chosen, by the result, as the better of two rivals
     shown = {part.name: part.interval.estimate for part in claim.parts if not part.decides}
     assert shown.pop("rte: freelb - free_at_as_often_as_freelb") == pytest.approx(0.05)
     assert shown.pop("rte: vanilla_as_often_as_free_at - vanilla") == pytest.approx(0.05)

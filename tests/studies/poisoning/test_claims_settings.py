@@ -98,7 +98,8 @@ def test_the_released_form_alone_decides_nothing(tmp_path):
 @pytest.mark.parametrize(("helps", "word"), [(True, "reproduced"), (False, "contradicted")])
 def test_replication_is_compared_size_by_size(judge_extra, helps, word):
     claim = judge_extra("replication_helps", fake_settings.imbalance(helps), attacks=("convex_polytope",))
-    assert claim.verdict == word
+    assert claim.verdict == word  # a harm counts although nothing gets through without replication
+    assert claim.main.room == pytest.approx(0.5 if helps else 0.0)
     # half of the targets get through at both sizes below 0.7, and those are the ones that work undefended
     sign = 1 if helps else -1
     by_name = {part.name.split(",")[1].split(":")[0].strip(): part for part in claim.parts}
@@ -113,7 +114,7 @@ def test_what_unperturbed_bases_do_as_well_is_no_help_of_replication(judge_extra
     claim = judge_extra(
         "replication_helps", fake_settings.imbalance(natural=True), attacks=("convex_polytope",)
     )
-    assert claim.verdict == "inconclusive" and claim.main.interval.estimate == 0.0
+    assert claim.verdict == "underpowered" and claim.main.interval.estimate == 0.0
     (raw,) = [part for part in claim.parts if "not net" in part.name]
     assert raw.verdict == "reproduced" and not raw.decides and raw.interval.estimate == pytest.approx(0.5)
 
@@ -122,7 +123,10 @@ def test_balanced_classes_say_nothing_about_replication(judge_extra):
     claim = judge_extra(
         "replication_helps", fake_settings.imbalance(below=0.05), attacks=("convex_polytope",)
     )
-    assert claim.verdict == "inconclusive" and claim.main.interval.estimate == 0.0
+    assert claim.verdict == "underpowered" and claim.main.room == claim.main.interval.estimate == 0.0
+    assert claim.reasons == (
+        "without replication 0% of attacks get through the filter (net of the control), needs 5%",
+    )
 
 
 def test_other_settings_do_not_leak_into_the_transfer_claims(evidence):

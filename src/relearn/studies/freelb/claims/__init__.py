@@ -24,7 +24,7 @@ from relearn.report.comparisons import Comparison, Exact, Finding, finding
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 from relearn.report.seeds import Sample, mean, sample
-from relearn.report.verdicts import Above, Below
+from relearn.report.verdicts import Above, Below, too_few
 from relearn.studies.freelb.claims import medians
 
 STEP, ENCODER = "finetune", "roberta"
@@ -75,7 +75,8 @@ def _ends(evidence: Evidence, task: str, method: str) -> list[str]:
 def freelb_beats_pgd(evidence: Evidence) -> Finding:
     """On most tasks that count, the median over seeds of FreeLB's score minus that of the better rival is at least 0.
 
-    The better one of PGD and FreeAT is the one with the better median on the task. FreeAT updates the network after every pass, the others
+    The better one of PGD and FreeAT is the one with the better median on the task. It is chosen at the seeds that decide, so a
+    contradiction is corrected for two comparisons. FreeAT updates the network after every pass, the others
     once a minibatch; two controls, which do not decide, show what the number of updates does (:data:`UPDATES`).
     """
     pairs: dict[str, tuple[Sample, Sample]] = {}
@@ -94,7 +95,9 @@ def freelb_beats_pgd(evidence: Evidence) -> Finding:
     judged = [task for task in pairs if counts(evidence, task, RIVALS)] or list(pairs)
     name = f"{OURS} - the better of {' and '.join(RIVALS)}, on most of {len(judged)}: {', '.join(judged)}"
     notes = [_left_out(task) for task in pairs if task not in judged] + [RTE] * ("rte" in judged)
-    main = medians.most(name, {task: pairs[task] for task in judged}, AT_LEAST, role=STEP, notes=notes)
+    main = medians.most(
+        name, {task: pairs[task] for task in judged}, AT_LEAST, role=STEP, notes=notes, among=len(RIVALS)
+    )
     beside = [
         medians.most(
             f"{task}: {OURS} - the better of {' and '.join(RIVALS)}",
@@ -103,6 +106,7 @@ def freelb_beats_pgd(evidence: Evidence) -> Finding:
             role=STEP,
             decides=False,
             notes=[_summary(evidence, task, method) for method in (VANILLA, OURS, *RIVALS)],
+            among=len(RIVALS),
         )
         for task, pair in pairs.items()
     ]
@@ -263,8 +267,7 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
     """The reasons why a comparison is underpowered: fewer than 3 seeds, or no task that counts."""
-    seeds, needed = len(comparison.seeds), classified.MIN_SEEDS
-    reasons = [] if seeds >= needed else [f"{seeds} seed{'s' * (seeds > 1)}, needs {needed}"]
+    reasons = too_few(len(comparison.seeds), "seed", classified.MIN_SEEDS)
     tasks: dict[str, list[str]] = {}
     for _, task, methods in (name.split("/") for name, _, _ in comparison.keys):
         tasks.setdefault(task, []).extend(one for one in methods.split("+") if one not in (OURS, VANILLA))

@@ -105,11 +105,12 @@ def most(
     role: str = "",
     decides: bool = True,
     notes: Sequence[str] = (),
+    among: int = 1,
 ) -> Comparison | None:
     r"""The :math:`(\lfloor T/2 \rfloor + 1)`-th largest of T values: for each task, the median over seeds of left - right.
 
     This statistic reaches a threshold if and only if the medians of more than half of the tasks do. It uses the seeds that all
-    samples share; the result is None if there are none.
+    samples share; the result is None if there are none. ``among`` is the number of rivals of which the right side is the best.
     """
     samples = [one for pair in pairs.values() for one in pair]
     seeds = sorted(set.intersection(*(set(one.values) for one in samples))) if samples else []
@@ -127,7 +128,9 @@ def most(
     # the decisive task, whose median is the reported statistic, determines how many more seeds are needed
     decisive = np.argsort(np.median(values, axis=0))[-rank]
     units = Units("seeds", tuple(map(float, values[:, decisive])), inflation=MEDIAN)
-    return comparison(name, interval, claimed, unit, method, samples, seeds, role, decides, notes, units)
+    return comparison(
+        name, interval, claimed, unit, method, samples, seeds, role, decides, notes, units, among
+    )
 
 
 def _order_interval(

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from relearn.report.comparisons import Comparison, Finding
 from relearn.report.leaderboard import Board
 from relearn.report.quantities import Evidence
-from relearn.report.verdicts import MIN_VICTIM_ACCURACY
+from relearn.report.verdicts import MIN_VICTIM_ACCURACY, too_few
 from relearn.studies.gradinit.claims import exact, images, starts, translation
 
 MIN_SEEDS = 3
@@ -58,8 +58,7 @@ BOARDS = (
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
     """The reasons why a comparison is underpowered: too few seeds, GradInit initialisations that do not follow the method, or a
     network that trains well from no initialisation."""
-    seeds = len(comparison.seeds)
-    reasons = [] if seeds >= MIN_SEEDS else [f"{seeds} seed{'s' * (seeds > 1)}, needs {MIN_SEEDS}"]
+    reasons = too_few(len(comparison.seeds), "seed", MIN_SEEDS)
     if comparison.unit != "ratio":
         reasons += starts.lacking(evidence, comparison.runs)
     if comparison.role not in METRICS:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from relearn.report.comparisons import Comparison, Finding
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
+from relearn.report.verdicts import too_few
 from relearn.studies.l2_attention.claims import exact, trained
 
 MIN_SEEDS = 3
@@ -34,8 +35,7 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
     """The reasons why a comparison is underpowered: too few seeds, or an attention that no network of its kind makes use of."""
-    seeds = len(comparison.seeds)
-    reasons = [] if seeds >= MIN_SEEDS else [f"{seeds} seed{'s' * (seeds > 1)}, needs {MIN_SEEDS}"]
+    reasons = too_few(len(comparison.seeds), "seed", MIN_SEEDS)
     floor = trained.bigram(evidence)
     if floor is None:
         return [*reasons, "bigram NLL not measured"]

@@ -13,6 +13,8 @@ from relearn.studies.poisoning.evidence import unfitted, victim_accuracies
 
 MIN_HIT_TARGETS = 10
 """Targets with an attack that works, for a comparison of such attacks: a bootstrap over fewer has intervals that are too short."""
+MIN_ROOM = 0.05
+"""Share of attacks that the filter must leave without replication: the smallest effect that the design of `replication_helps` looks for."""
 
 PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
     "cp_beats_fc": attacks.cp_beats_fc,
@@ -59,11 +61,17 @@ BOARDS = (
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
     """Reasons why a comparison lacks power: too few targets, victims or pairs, inaccurate victims, or victims that underfit.
 
-    A comparison of attacks that work is required to have made enough attacks, and to have enough targets on which one works.
+    A comparison of attacks that work is required to have made enough attacks, and to have enough targets on which one works. Replication
+    can only help where attacks get through the filter without it; it can do harm anywhere.
     """
     accuracies = victim_accuracies(evidence, comparison.role)
     found = shortcomings(comparison.pairs_made, accuracies, comparison.victims_needed)
     hit = len({target for _, target in comparison.pairs})
     if comparison.chosen_from and hit < MIN_HIT_TARGETS:
         found.append(f"attacks work on {hit} targets, needs {MIN_HIT_TARGETS}")
+    room = comparison.room if comparison.name.endswith(knn.REPLICATED) else None
+    if room is not None and room < MIN_ROOM and not comparison.claimed.misses(comparison.interval):
+        found.append(
+            f"without replication {100 * room:.2g}% of attacks get through the filter (net of the control), needs {100 * MIN_ROOM:g}%"
+        )
     return found + unfitted(evidence, comparison.runs)

@@ -25,6 +25,7 @@ BASELINES = ("l2_outliers", "one_class_svm", "random_eviction", "adversarial_tra
 RECOMMENDED_K = (1.0, 2.0)  # normalised k, prose of 2.3.5.1
 CAPTION_K = (0.4, 2.0)  # normalised k, caption of figure 2.11
 LEAST_REMOVED = 0.97  # the paper: "about 99%"; the defence's public code reports 98% at k = 50
+REPLICATED = ": with replication - without"
 SUFFERS_BELOW = 0.7  # class balance n/N, prose of 2.3.5.2
 
 
@@ -160,7 +161,7 @@ def replication_helps(evidence: Evidence) -> Finding:
             ("defence_success_effective", "effective"),
             ("defence_success", "not net of the control"),
         ):
-            name = f"{attack}, {words}: with replication - without"
+            name = f"{attack}, {words}{REPLICATED}"
             part = _replicated(name, filtered(evidence, quantity, attack, setting="imbalance", sweep=True))
             if part:
                 decides = quantity == "defence_success_net"
