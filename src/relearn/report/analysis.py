@@ -15,7 +15,7 @@ from relearn.report.claims import Claim
 
 CAUSES = {
     "scale": "the runs are too small",
-    "seed": "too few seeds",
+    "seed": "too few seeds or targets",
     "paper": "the text of the paper",
     "method": "the method itself",
     "open": "unknown",

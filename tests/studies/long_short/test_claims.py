@@ -96,6 +96,14 @@ def test_cost_grows_with_the_length(tmp_path, slopes, longest, word):
     assert len(claim.parts) == 4, "three caches, and full attention"
 
 
+def test_the_time_over_the_lengths_of_the_figure_is_noted(tmp_path):
+    """The fake times grow with the length, whatever the recorded slopes are; the longest length lies outside of the figure."""
+    pretend.curve(tmp_path, slopes={"long_short_time_slope": 1.6}, lengths=(1024, 8192, 65536))
+    claim = judged(tmp_path, "linear_cost")
+    assert claim.verdict == "contradicted"
+    assert "long_short_time up to 8192, within figure 5.5: 1.000" in claim.parts[0].notes
+
+
 @pytest.mark.parametrize(("key", "value"), [("dim", 64), ("window", 64), ("segment", 128), ("rank", 2)])
 def test_curves_of_smaller_layers_are_partial_however_long_they_are(tmp_path, key, value):
     pretend.curve(tmp_path, lengths=(1024, 65536), settings={**pretend.LAYER, key: value})

@@ -13,6 +13,9 @@ from relearn.report.site.material import Site, claim_page
 from relearn.report.site.published import Published
 from relearn.report.views import names, words
 
+DESCRIBED = "small"
+"""The scale whose picture the first paragraph of README.md describes; this page begins with it."""
+
 
 def page(site: Site, pictures: dict[str, Path]) -> str:
     """The page as Markdown; the files of its pictures are added to ``pictures``."""
@@ -27,7 +30,8 @@ def page(site: Site, pictures: dict[str, Path]) -> str:
         name, kind = scoreboard.named(site.rows, scale.scale), words.SCALES.get(scale.scale, "")
         made.append(f"- **Scale {name}** ({kind}): of {total} claims, {summary}.{paid}")
     drawn = [one for one in site.scales if one.figure(NAME)]
-    forest = max(drawn, key=_judged_count, default=None)
+    described = [one for one in drawn if one.scale == DESCRIBED] or drawn
+    forest = max(described, key=_judged_count, default=None)
     if forest and (picture := forest.figure(NAME)):
         pictures[f"figures/{NAME}.png"] = picture
         made.append(_forest(site, forest))

@@ -10,8 +10,10 @@ from relearn.report.comparisons import Exact, Finding
 from relearn.report.derived import rows_of
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
+from relearn.report.statistics import log_slope
 
 LINEAR, QUADRATIC = 1.15, 1.7  # log-log slopes: at most, at least
+FIGURE_ENDS = 14_336  # length; figure 5.5
 LONGEST = 8192  # length of the last published training phase
 PUBLISHED = {
     "dim": 512,
@@ -30,6 +32,9 @@ CONVENTION = "one product with its sum counts one (fvcore's convention)"
 
 def linear_cost(evidence: Evidence) -> Finding:
     """Log-log slope of long-short attention at most 1.15 in time and memory; of full attention at least 1.7 in time.
+
+    The slope is over the longer half of the lengths, because "linear" is about growth: at short lengths fixed costs hide it. A note has
+    the slope of the time over the lengths of figure 5.5, which ends at 14,336.
 
     Long-short attention is judged with a cache as long as the input, as in training, with a cache of one window, and without a cache.
     A curve counts as full size if its layers have the published sizes and it reaches the longest published length.
@@ -54,9 +59,21 @@ def linear_cost(evidence: Evidence) -> Finding:
             sizes = ", ".join(
                 f"{run.settings.get('layers')} layers of {run.settings.get('dim')}" for run in runs
             )
-            notes = (*found, f"lengths: {reached}; {sizes}")
+            notes = (*found, *_as_in_figure(runs, attention), f"lengths: {reached}; {sizes}")
             parts.append(Exact(words, len(found), failures, whole, _folders(runs), notes))
     return Finding(parts, missing)
+
+
+def _as_in_figure(runs: Sequence[Run], attention: str) -> list[str]:
+    """Log-log slopes of the time of a step over the measured lengths up to the end of figure 5.5, one note for each run."""
+    notes = []
+    for run in runs:
+        own = [row for row in run.rows("cost.csv") if row["attention"] == attention and row["step_s"]]
+        own = [row for row in own if row["batch"] == own[0]["batch"]]
+        line = {row["length"]: math.log(row["step_s"]) for row in own if row["length"] <= FIGURE_ENDS}
+        if len(line) > 1:
+            notes.append(f"{attention}_time up to {max(line):.0f}, within figure 5.5: {log_slope(line):.3f}")
+    return notes
 
 
 def _published(run: Run) -> bool:
