@@ -2,8 +2,8 @@
 
 A comment behind a paragraph or table names them, a line each; the page's text just before it holds the values as written here::
 
-    <!-- records results/published/small_0.7
-    median finetune.score_frac encoder=roberta task=sst2 method=freelb: 76.4%
+    <!-- records results/published/small
+    median finetune.held_out_score_frac encoder=roberta task=sst2 method=vanilla: 67.6%
     -->
 
 A line is a rule (``each``: the values of all seeds in their order; median, mean, min, max, or ``one``: there is one run), a metric with
