@@ -14,6 +14,7 @@ from relearn.studies.gradinit.claims import PREDICATES
 
 from ...report import conftest as report
 from ...report.conftest import FOLDERS, SECTIONS, evidence_of, part
+from ..fake_run import write_run
 from . import fake_records as pretend
 
 DEFINED = claims.load(FOLDERS)
@@ -310,6 +311,31 @@ def test_no_warmup_under_sgd(tmp_path):
     claim = judged(evidence_of(tmp_path), "no_warmup_sgd")
     assert claim.verdict == "reproduced" and claim.main.interval.estimate == pytest.approx(2.0)
     assert claims_formats.effect(claim.main) == "2 [2, 2] BLEU"
+
+
+def test_the_rate_of_gradinit_is_chosen_by_the_search_and_not_by_the_result(tmp_path):
+    """The search prefers the low rate, of which the BLEU is worse; a diverged training of the search counts against its tau."""
+    low = ("gradinit_sgd_lr0.05", "sgd")
+    for seed in SEEDS:
+        pretend.train_translation(tmp_path, "post_ln", "gradinit_sgd", "sgd", 35.0, seed=seed)
+        pretend.train_translation(tmp_path, "post_ln", *low, 31.0, seed=seed)
+        pretend.train_translation(tmp_path, "w_skip", "admin", "sgd", 33.0, seed=seed)
+    claim = judged(evidence_of(tmp_path), "no_warmup_sgd")
+    assert claim.verdict == "reproduced"  # without a search the published rate
+    for start, recipe, tried, losses in (
+        ("gradinit_sgd", "sgd", "tau0.01", (0.1, None)),
+        ("gradinit_sgd", "sgd", "tau0.03", (0.4, 0.2)),
+        (*low, "tau0.01", (0.2, 0.2)),
+    ):
+        for seed, loss in zip((100, 101), losses):
+            labels = {"network": "post_ln_tuning", "initialisation": start, "recipe": recipe, "tried": tried}
+            found = {} if loss is None else {"valid_loss_nats": loss}
+            write_run(tmp_path, "train_translation", labels, found, seed=seed, study="gradinit")
+    claim = judged(evidence_of(tmp_path), "no_warmup_sgd")
+    assert claim.verdict == "contradicted" and claim.main.interval.estimate == pytest.approx(-2.0)
+    assert "GradInit: gradinit_sgd_lr0.05" in claim.main.notes
+    (other,) = [part for part in claim.parts if not part.decides]
+    assert other.name == "SGD: gradinit_sgd - Admin" and other.interval.estimate == pytest.approx(2.0)
 
 
 def test_the_share_of_layers_whose_deviation_falls(tmp_path):

@@ -83,7 +83,7 @@ def test_parts_of_the_study_have_seeds_of_their_own_at_small() -> None:
     for (suite, network, initialisation, recipe), found in seeds.items():
         expected = own["seeds"] if suite == "grid" else own["first_steps"]["seeds"]
         if not suite:
-            decides = "/".join((network, initialisation, recipe)) in DECISIVE
+            decides = "/".join((network, initialisation, recipe)) in DECISIVE or "_lr" in initialisation
             expected = own["translation"]["seeds"][: None if decides else own["translation"]["other_seeds"]]
         elif (suite, recipe) == ("grid", "sgd") and (
             network in own["extra_seeds"]["networks"]
@@ -97,13 +97,30 @@ def test_parts_of_the_study_have_seeds_of_their_own_at_small() -> None:
             assert {path for paths in family.inputs_of(**run).values() for path in paths} <= made
 
 
+def test_the_rate_in_a_name_is_that_of_the_look_ahead_and_of_the_training() -> None:
+    families = PLANS["small"]
+    start = families["initialise_translation"].settings_of(
+        network="post_ln", initialisation="gradinit_sgd_lr0.05"
+    )
+    published = families["initialise_translation"].settings_of(
+        network="post_ln", initialisation="gradinit_sgd"
+    )
+    assert start["arguments"] == published["arguments"] | {"eta": 0.05}
+    train = families["train_translation"]
+    low = train.settings_of(network="post_ln", initialisation="gradinit_sgd_lr0.05", recipe="sgd")
+    plain = train.settings_of(network="post_ln", initialisation="gradinit_sgd", recipe="sgd")
+    assert low == plain | {"lr": 0.05} and plain["lr"] == 0.15
+
+
 def test_every_seed_of_a_start_takes_its_tau_from_the_same_trainings_with_other_seeds() -> None:
     """Of each value tried with each tuning seed, for the starts and trainings whose settings the value can change; of no others."""
     families = PLANS["small"]
     own = parameters.load(ROOT / "params.yaml", scale="small")["gradinit"]
     expected = {
         "initialise": {("VGG-19", "metainit"), ("VGG-19-BN", "metainit")},
-        "initialise_translation": {("post_ln", "gradinit"), ("post_ln", "gradinit_sgd")},
+        "initialise_translation": {
+            ("post_ln", name) for name in ("gradinit", "gradinit_sgd", "gradinit_sgd_lr0.05")
+        },
         "train_translation": {("w_skip", "admin", "sgd")},
     }
     tuned = {
@@ -128,7 +145,7 @@ def test_every_seed_of_a_start_takes_its_tau_from_the_same_trainings_with_other_
     assert read == set(tuned)
     images, words = (own["tuning"][name] for name in ("metainit", "translation"))
     assert len(tuned) == 2 * len(images["factors"]) * len(images["seeds"]) + len(words["seeds"]) * (
-        2 * len(words["taus"]) + len(words["sgd_rates"])
+        3 * len(words["taus"]) + len(words["sgd_rates"])
     )
     for family, run in tuned.values():  # a candidate differs from the deciding run in the tried value alone
         cell = {key: value for key, value in run.items() if key not in ("seed", "tried")}

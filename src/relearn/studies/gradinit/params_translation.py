@@ -37,6 +37,7 @@ TranslationRun = Annotated[
     Field(
         pattern=r"^(post_ln|w_skip|no_norm|rezero)/(xavier|gradinit|gradinit_sgd|admin|admin_fixed|t_fixup|fixup|none)"
         r"/(adam|adam_warmup|adam_short_warmup|radam|radam_warmup|sgd)$"
+        r"|^post_ln/gradinit_sgd_lr0\.\d+/sgd$"
     ),
 ]
 

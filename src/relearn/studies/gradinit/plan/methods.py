@@ -122,16 +122,23 @@ def with_tau(settings: Mapping[str, Any], tried: str) -> dict[str, Any]:
     return {**settings, "arguments": {**settings["arguments"], "tau": float(tried.removeprefix("tau"))}}
 
 
+def rate_of(name: str) -> float | None:
+    """The rate in the name of an initialisation, such as ``gradinit_sgd_lr0.05``."""
+    rate = name.partition("_lr")[2]
+    return float(rate) if rate else None
+
+
 def arguments_for_translation(own: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The arguments of the initialisation ``name`` for the Transformer."""
+    """The arguments of the initialisation ``name`` for the Transformer; ``gradinit_sgd_lr0.05`` looks ahead with that rate."""
     translation = own["translation"]
     if name.startswith("gradinit"):
-        optimizer = "sgd" if name.endswith("_sgd") else "adam"
+        optimizer = "sgd" if "_sgd" in name else "adam"
+        rate = {"eta": rate_of(name)} if rate_of(name) else {}
         initialise = translation["initialise"]
         shared = {
             "overlap": own["initialise"]["overlap"],
             "min_scale": initialise["min_scale"],
             "tau": initialise["tau"],
         }
-        return {**shared, **translation[optimizer], "optimizer": optimizer, "normalised": False}
+        return {**shared, **translation[optimizer], **rate, "optimizer": optimizer, "normalised": False}
     return {"fixed": True} if name == "admin_fixed" else {}

@@ -14,6 +14,7 @@ from relearn.studies.gradinit.plan.methods import (
     iterations_of,
     method_of,
     modules_of,
+    rate_of,
     with_tau,
 )
 
@@ -26,7 +27,8 @@ DECISIVE = (
     "post_ln/gradinit_sgd/sgd",
     "w_skip/admin/sgd",
 )
-"""The trainings that claims compare; all others have the first ``other_seeds`` seeds."""
+"""The trainings that claims compare, and GradInit under SGD at other rates; all others have the first ``other_seeds`` seeds."""
+OTHER_RATES = "post_ln/gradinit_sgd_lr"
 
 
 def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
@@ -46,14 +48,14 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         named = (
             [f"{start}/{recipe}"] if recipe else [name for name in trained if name.startswith(f"{start}/")]
         )
-        whole = not translation["other_seeds"] or any(name in DECISIVE for name in named)
+        whole = not translation["other_seeds"] or any(map(_decides, named))
         return list(all_seeds if whole else all_seeds[: translation["other_seeds"]])
 
     tuning = own["tuning"]["translation"]
     candidates = [
         {**_cell(name), "tried": value}
         for name in trained
-        if name in DECISIVE and tuning["seeds"]
+        if _decides(name) and tuning["seeds"]
         for value in _values(name, tuning)
     ]
 
@@ -97,7 +99,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             "start": initialise.files["weights"],
             "tried": lambda seed, **cell: tried("lr", **cell),
         },
-        settings=lambda network, initialisation, recipe: _train(own, recipe),
+        settings=lambda network, initialisation, recipe: _train(own, initialisation, recipe),
         modules=(),
         outputs={"history": "history.csv", "hypotheses": "hypotheses.txt"},
         needs=Needs(mem_mb=8000, minutes=1440),
@@ -130,7 +132,8 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             "start": lambda recipe, tried, **start: tune.path("weights", **start, tried=_tau(tried)),
         },
         settings=lambda network, initialisation, recipe, tried: (
-            _train(own, recipe) | ({"lr": float(tried.removeprefix("lr"))} if tried.startswith("lr") else {})
+            _train(own, initialisation, recipe)
+            | ({"lr": float(tried.removeprefix("lr"))} if tried.startswith("lr") else {})
         ),
         modules=(),
         outputs=train.outputs,
@@ -160,6 +163,10 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         "tune_train_translation": tune_train,
         "gradient_statistics_translation": statistics,
     }
+
+
+def _decides(name: str) -> bool:
+    return name in DECISIVE or name.startswith(OTHER_RATES)
 
 
 def _trained(translation: Mapping[str, Any]) -> Iterator[str]:
@@ -215,12 +222,12 @@ def _initialise(own: Mapping[str, Any], network: str, name: str) -> dict[str, An
     }
 
 
-def _train(own: Mapping[str, Any], recipe: str) -> dict[str, Any]:
+def _train(own: Mapping[str, Any], initialisation: str, recipe: str) -> dict[str, Any]:
     """Settings of `train_translation`.
 
     The name of a recipe gives the optimiser, the warm-up if there is one, and in the grid of figure 4.3 the learning rate
     and beta2: ``radam_warmup``, ``sgd``, ``adam_lr0.0005_b0.98``. ``adam_short_warmup`` has fewer warm-up steps and a lower
-    learning rate, because it fails at the rate of the other recipes (section 4.3.2).
+    learning rate, because it fails at the rate of the other recipes (section 4.3.2). SGD after ``gradinit_sgd_lr0.05`` has that rate.
     """
     train, beam = own["translation"]["train"], own["translation"]["beam"]
     words = recipe.split("_")
@@ -232,7 +239,7 @@ def _train(own: Mapping[str, Any], recipe: str) -> dict[str, Any]:
         "warmup_steps": train["warmup_steps"] if "warmup" in words else 0,
     }
     if words[0] == "sgd":
-        settings["lr"] = train["sgd_lr"]
+        settings["lr"] = rate_of(initialisation) or train["sgd_lr"]
         del settings["betas"]
     if "short" in words:
         short = train["short_warmup"]
