@@ -73,6 +73,25 @@ def test_every_precision_reaches_its_own_rounding(dtype):
     assert float((found - x).abs().max()) <= floor + 8 * torch.finfo(dtype).eps * 5
 
 
+@pytest.mark.parametrize("rate", [0.5, 0.97])
+def test_a_branch_that_is_large_where_y_is_small_is_inverted(rate):
+    """f(x) = W x + b with W orthogonal: at y = 0, x = -(I + c W)⁻¹ c b."""
+    torch.manual_seed(0)
+    branch = nn.Linear(8, 8).requires_grad_(False)
+    nn.init.orthogonal_(branch.weight)
+    branch.bias.fill_(1000.0)
+    one, y = InvertibleResidual(branch, c=rate, lipschitz=1.0001, norm="two"), torch.zeros(1, 8)
+    exact = torch.linalg.solve(
+        torch.eye(8).double() + rate * branch.weight.double(), -rate * branch.bias.double()
+    )
+    unit = 64 * 2**-23 / (1 - one.rate(y))
+    assert (one.inverse(y) - exact).norm() <= unit * (1 + exact.norm())
+    with pytest.raises(ValueError, match="below its rounding"):
+        one.inverse(y, tolerance=unit)  # the control
+    with pytest.raises(ValueError, match="contracts less than stated"):
+        InvertibleResidual(nn.Identity(), c=-1.4, lipschitz=0.5).inverse(y.bfloat16() + 1)
+
+
 def test_the_gradient_is_that_of_the_inverse_function():
     one = block(0.7)
     y = torch.randn(2, 3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2))

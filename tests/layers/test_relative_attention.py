@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from relearn.layers import long_short_causal, relative_attention
+from relearn.layers.long_short_causal import CausalLongShortAttention
 from relearn.layers.relative_attention import RelativeAttention
 from relearn.layers.relative_positions import sinusoids
 
@@ -42,6 +44,19 @@ def test_sinusoids_are_their_formula() -> None:
     angles = [3 / 10000 ** (2 * i / 5) for i in range(3)]
     expected = [[0.0, 0.0, 0.0, 1.0, 1.0], [*map(math.sin, angles), *map(math.cos, angles[:2])]]
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("made", [RelativeAttention, CausalLongShortAttention])
+def test_a_layer_of_half_precision_counts_distances_exactly(monkeypatch, made) -> None:
+    """bfloat16 has 513 of the numbers to 1023."""
+    torch.manual_seed(0)
+    one, rows = made(32, 2).requires_grad_(False).bfloat16().float(), torch.randn(1, 1024, 32).bfloat16()
+    getattr(one, "positions" if made is RelativeAttention else "window_positions").weight.mul_(8)
+    exact, low = one(rows.float()), one.bfloat16()(rows)
+    for module in (long_short_causal, relative_attention):
+        monkeypatch.setattr(module, "sinusoids", lambda t, dim: sinusoids(t.bfloat16(), dim))  # the control
+    right, wrong = ((y - exact).norm() / exact.norm() * 2**7 for y in (low, one(rows)))
+    assert right < 2 and wrong > 6
 
 
 def test_bad_sizes_are_refused() -> None:

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from relearn.layers.center_norm import CenterNorm
 from relearn.layers.cosine_attention import CosineAttention
@@ -224,6 +225,32 @@ def test_a_forward_of_its_own_is_refused(layer, shape):
     torch.nn.utils.parametrize.register_parametrization(layer, "weight", nn.Identity())
     with pytest.raises(ValueError, match="its forward differs"):
         lipschitz_bound(layer, shape)
+
+
+ALTERED = {
+    "forward hooks": lambda one: one.register_forward_hook(lambda _, given, y: 5 * y),
+    "a forward of": lambda one: setattr(one, "forward", lambda x: 5 * x),
+    "a plain tensor as weight": lambda one: nn.utils.weight_norm(one).weight_g.data.mul_(5),
+    "a plain tensor": lambda one: nn.utils.spectral_norm(one).weight_v.mul_(0.2),
+    "a plain": lambda one: prune.l1_unstructured(one, "weight", 0.5).weight_orig.data.mul_(5),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*_norm. is deprecated:FutureWarning")
+@pytest.mark.parametrize("why", ALTERED)
+def test_a_layer_that_does_not_compute_with_the_weight_it_shows_is_refused(why):
+    torch.manual_seed(0)
+    layer, whole = nn.Linear(4, 4, bias=False).double().eval(), L2Attention(4, 2)
+    layer.register_full_backward_hook(print)  # the control: it changes no output
+    whole.out = layer  # its parent reads the weight
+    assert uncovered(whole) == [] and lipschitz_bound(whole, (3, 4)).value > 0
+    ALTERED[why](layer)
+    shown = torch.linalg.matrix_norm(layer.weight.detach(), 2)
+    for net, name in ((layer, ""), (whole, "out")):
+        with pytest.raises(ValueError, match=f"{name or 'network'}: Linear is not covered: {why}[^\n]*$"):
+            lipschitz_bound(net, (3, 4))
+        assert [one.name for one in uncovered(net)] == [name]
+    assert torch.linalg.matrix_norm(layer(torch.eye(4).double()).detach(), 2) > 1.05 * shown
 
 
 def test_a_layer_that_occurs_twice_counts_twice():

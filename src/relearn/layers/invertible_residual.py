@@ -2,6 +2,7 @@ r"""An invertible residual block x + c f(x), where c f is a contraction."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -125,7 +126,7 @@ class InvertibleResidual(nn.Module):
 
         Args:
             tolerance: maximum error of every sample in ``norm``; maximum residual if ``guaranteed`` is False. Default:
-                64 machine epsilons of y's dtype times :math:`1 + \|y\|`, divided by :math:`1 - \rho`.
+                64 machine epsilons of y's dtype times :math:`1 + \|y\| + \|x - y\|`, divided by :math:`1 - \rho`.
             iterations: maximum number of updates. Default: what the rate requires plus a margin for rounding; 100 without a guarantee.
             guaranteed: refuse to start if :math:`\rho \ge 1`. If False, the iteration is tried whatever the rate.
 
@@ -136,8 +137,10 @@ class InvertibleResidual(nn.Module):
         if tolerance is not None and not tolerance > 0:
             raise ValueError(f"tolerance: {tolerance} (allowed: positive)")
         largest = self._size(y)
+        rounding = 0.0
         if tolerance is None:
-            needed = ROUNDINGS * torch.finfo(y.dtype).eps * (1 + largest)
+            rounding = ROUNDINGS * torch.finfo(y.dtype).eps
+            needed = rounding * (1 + largest)
         else:
             needed = tolerance if rate is None else tolerance * (1 - rate)
 
@@ -145,7 +148,7 @@ class InvertibleResidual(nn.Module):
             value: Tensor = self.branch(x, **more)
             return value
 
-        x = self._solve(f, y, needed, iterations, rate, self.norm)
+        x = self._solve(f, y, needed, iterations, rate, self.norm, rounding)
         if not torch.is_grad_enabled():
             return x
         joined = y - self.c * f(
@@ -169,6 +172,7 @@ class InvertibleResidual(nn.Module):
                     iterations,
                     rate,
                     DUAL[self.norm],
+                    rounding,
                 )
 
             joined.register_hook(adjoint)
@@ -241,8 +245,9 @@ class InvertibleResidual(nn.Module):
         iterations: int | None,
         rate: float | None,
         norm: str,
+        rounding: float,
     ) -> Tensor:
-        """Solve x = y - c f(x) to a residual of at most ``needed``."""
+        """Solve x = y - c f(x) to a residual of ``needed`` + ``rounding`` · ‖x - y‖ or less."""
         how: dict[str, Any] = {"c": self.c, "norm": norm, "batched": self.batched}
         if iterations is None:
             iterations = FREE
@@ -252,10 +257,14 @@ class InvertibleResidual(nn.Module):
                 if needed > 0:
                     iterations += fixed_point.updates_for(rate, needed / (1 - rate), float(first.max()))
         found = fixed_point.solve(f, y, iterations=iterations, tolerance=needed, **how)
-        if not bool(found.converged.all()):
+        residual = float(found.residuals[-1].max())
+        # the rounding of c f(x) = y - x remains, however small y is
+        reach = min(self._size(found.x - y, norm), float(found.residuals[0].max()) / (1 - (rate or 0.0)))
+        allowed = needed + rounding * reach
+        if not (bool(found.converged.all()) or residual <= allowed < math.inf):
             raise ValueError(
-                f"inverse: residual {float(found.residuals[-1].max()):.3g} after {iterations} iterations (allowed: "
-                f"{needed:.3g}; the branch contracts less than stated, or the tolerance is below its rounding)"
+                f"inverse: residual {residual:.3g} after {iterations} iterations (allowed: "
+                f"{allowed:.3g}; the branch contracts less than stated, or the tolerance is below its rounding)"
             )
         return found.x
 

@@ -190,11 +190,12 @@ class CausalLongShortAttention(nn.Module):
             if map_ is None or (map_ is self.segment_positions and not spans.seen):
                 tables.append(None)
                 continue
-            distances = torch.arange(last, -1, -1, device=like.device, dtype=map_.weight.dtype)
+            distances = torch.arange(last, -1, -1, device=like.device, dtype=torch.float64)
             if self.as_released and map_ is self.segment_positions:
-                vectors = torch.arange(self.rank, device=like.device, dtype=map_.weight.dtype)
+                vectors = torch.arange(self.rank, device=like.device)
                 distances = (distances[:, None] * self.rank - 1 - vectors).flatten().clamp_min(0)
-            tables.append(map_(sinusoids(distances, self.dim)).to(like.dtype).unflatten(1, (self.heads, -1)))
+            encoded = sinusoids(distances, self.dim).to(map_.weight.dtype)  # bfloat16 counts to 256 only
+            tables.append(map_(encoded).to(like.dtype).unflatten(1, (self.heads, -1)))
         return tables[0], tables[1]
 
     def _biases(self, near: Tensor, table: Tensor | None) -> tuple[Tensor | None, Tensor | None]:

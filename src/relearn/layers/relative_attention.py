@@ -67,8 +67,11 @@ class RelativeAttention(nn.Module):
         factor = math.sqrt(self.heads / self.dim)
         q = self.q(x).unflatten(2, (self.heads, -1)).transpose(1, 2) * factor
         u, v_bias = (factor * self.biases.to(q.dtype)).unsqueeze(2)
-        distances = torch.arange(length - 1, -1, -1, device=x.device, dtype=self.positions.weight.dtype)
-        table = self.positions(sinusoids(distances, self.dim)).to(q.dtype).unflatten(1, (self.heads, -1))
+        distances = torch.arange(length - 1, -1, -1, device=x.device, dtype=torch.float64)
+        encoded = sinusoids(distances, self.dim).to(
+            self.positions.weight.dtype
+        )  # bfloat16 counts to 256 only
+        table = self.positions(encoded).to(q.dtype).unflatten(1, (self.heads, -1))
         by_distance = (q + v_bias) @ table.permute(1, 2, 0)
         # in row i, the distance m + i - j is at column n - 1 - i + j
         shifted = by_distance.flatten(2)[..., fresh - 1 :].unfold(2, length, max(length - 1, 1))

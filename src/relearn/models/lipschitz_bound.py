@@ -176,7 +176,8 @@ def lipschitz_bound(
     activations, tied L2 attention, cosine attention in any windows (with relative tables, shifts and LePE), LRSA directly after a
     LayerNorm (p = two), the Gaussian-process head, invertible and other residual blocks of this package, whole LipsFormers and
     LRFormers, and ``nn.Sequential`` of these. :func:`lipschitz_rule` adds others. Modules without a Lipschitz constant, such as
-    dot-product attention, are rejected by name, and so are subclasses of covered layers with a ``forward`` of their own.
+    dot-product attention, are rejected by name, and so are subclasses of covered layers with a ``forward`` of their own, and what
+    ``altered`` names.
 
     :func:`relearn.measures.lipschitz.jacobian_norm` at any input gives a lower bound for the same network.
 
@@ -196,6 +197,8 @@ def lipschitz_bound(
             raise ValueError(
                 f"{name or 'network'}: {type(module).__name__} draws in training mode (allowed: eval())"
             )
+        if "parametrizations" not in name.split(".") and (why := altered(module)):
+            raise ValueError(f"{name or 'network'}: {type(module).__name__} is not covered: {why}")
     import_module("relearn.models.lipschitz_timm_rules")  # registers all rules, which import this module
 
     walk = Walk(p, form)
@@ -223,6 +226,21 @@ def ruled_kind(module: nn.Module) -> tuple[type[nn.Module] | None, bool]:
     kind = next((one for one in written.__mro__ if one in RULES), None)
     ours = written.__module__.startswith("relearn.")
     return kind, kind is not None and not ours and written.forward is not kind.forward
+
+
+def altered(module: nn.Module) -> str:
+    """Why a module may compute something else than its class with the weights that it shows; empty if it does not."""
+    own = vars(module)
+    if "forward" in own:
+        return "a forward of this object's own (allowed: its class's)"
+    for name in ("weight", "bias"):
+        if isinstance(own.get(name), torch.Tensor):  # renewed by the next call only
+            return (
+                f"a plain tensor as {name}, as pruning makes it (allowed: a parameter or a parametrization)"
+            )
+    if module._forward_hooks or module._forward_pre_hooks:
+        return "forward hooks (allowed: none)"
+    return ""
 
 
 def product(parts: Iterable[Part]) -> float:

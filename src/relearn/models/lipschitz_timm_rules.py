@@ -32,6 +32,7 @@ from relearn.models.lipschitz_bound import (
     At,
     Part,
     Walk,
+    altered,
     lipschitz_rule,
     product,
     ruled_kind,
@@ -159,8 +160,8 @@ def uncovered(network: nn.Module) -> list[Uncovered]:
     """Every layer of a network that has no rule or no Lipschitz constant, in the order of ``named_modules``.
 
     A subclass of a covered layer with a ``forward`` of its own counts as uncovered, because it may compute something else
-    (timm's convolutions with standardised weights, batch normalisation with an activation inside). The parts of a module with a
-    rule count through it, except those that have no constant anywhere.
+    (timm's convolutions with standardised weights, batch normalisation with an activation inside); so does what
+    ``altered`` names. The parts of a module with a rule count through it, except those that have no constant anywhere.
     """
     found: list[Uncovered] = []
     inside: list[str] = []
@@ -181,6 +182,8 @@ def uncovered(network: nn.Module) -> list[Uncovered]:
             )
         elif kind is not None and own:
             found.append(Uncovered(name, written.__name__, f"its forward differs from {kind.__name__}'s"))
+        elif why := altered(module):
+            found.append(Uncovered(name, written.__name__, why))
         elif kind is not None and any(module.children()):
             inside.append(name)
         elif (

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from relearn.layers.efficient.full import FullAttention
-from relearn.layers.efficient.linear import LinearAttention
+from relearn.layers.efficient.linear import LinearAttention, feature_mean
 from relearn.layers.efficient.linformer import LinformerAttention
 
 
@@ -58,7 +58,18 @@ def test_a_query_without_features_gives_zero_and_no_nan() -> None:
     x = torch.tensor([[[-1e4, -1e4], [-1e4, -1e4]]], requires_grad=True)
     y = net(x)
     y.sum().backward()
-    assert torch.equal(y, torch.zeros_like(y)) and x.grad is not None and x.grad.isfinite().all()
+    assert torch.equal(y, torch.zeros_like(y)) and x.grad is not None and not x.grad.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_scale_of_the_features_cancels(dtype: torch.dtype) -> None:
+    """Powers of 2 change no bit of the mean; where all has underflowed, the control, it is 0."""
+    torch.manual_seed(0)
+    features, v = torch.rand(2, 2, 3, 5, 4, dtype=dtype) + 0.1, torch.randn(2, 3, 5, 4, dtype=dtype)
+    found = [feature_mean(*(2.0**power * features), v) for power in (0, -24)]
+    weights = features[0] @ features[1].mT
+    torch.testing.assert_close(found[0], weights / weights.sum(-1, keepdim=True) @ v)
+    assert torch.equal(*found) and not feature_mean(*(1e-200 * features), v).any()
 
 
 # Linformer, alone and with a window, against loops over its formula.

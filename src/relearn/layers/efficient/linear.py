@@ -5,6 +5,9 @@ Katharopoulos et al., "Transformers are RNNs" (2020), section 3.2.
 
 from __future__ import annotations
 
+import math
+
+import torch
 from torch import Tensor
 from torch.nn.functional import elu
 
@@ -31,7 +34,11 @@ class LinearAttention(TokenAttention):
 
 
 def feature_mean(asked: Tensor, held: Tensor, v: Tensor) -> Tensor:
-    """Return Σ_j (a_i · h_j) v_j / Σ_j (a_i · h_j), (B, H, n, w), of features (B, H, n, m), without the n x n weights."""
+    r"""Return Σ_j (a_i · h_j) v_j / Σ_j (a_i · h_j), (B, H, n, w), of features (B, H, n, m), without the n x n weights.
+
+    Where the lower sum is below the root of the smallest normal number, all has underflowed: the quotient is 0 with derivative 0. A
+    sum of products of elu + 1 is 0 or at least ε²/4, far above.
+    """
     total = asked @ held.sum(2).unsqueeze(3)
-    # a query whose features all underflow to 0 gives 0 instead of 0/0
-    return (asked @ (held.mT @ v)) / total.clamp(min=1e-12)
+    least = math.sqrt(torch.finfo(total.dtype).tiny)
+    return (asked @ (held.mT @ v)) / total.masked_fill(total < least, math.inf)
