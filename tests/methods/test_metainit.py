@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections import namedtuple
 
 import pytest
 import torch
@@ -175,8 +176,9 @@ def test_noise_has_the_moments_of_the_batch_and_nothing_else():
         [torch.corrcoef(torch.stack([drawn[:, c].flatten(), x[:, c].flatten()]))[0, 1] for c in range(3)]
     )
     assert within.abs().max() < 0.05 and correlation.isfinite().all()
-    pair = next(noise([((x, x), "y")], seed=3))
-    assert isinstance(pair[0], tuple) and len(pair[0]) == 2
+    for kind in (lambda *pair: pair, namedtuple("Pair", "a b")):
+        pair = next(noise([(kind(x, x), "y")], seed=3))
+        assert type(pair[0]) is type(kind(x, x)) and len(pair[0]) == 2
 
 
 def test_a_resumed_run_is_the_uninterrupted_one():

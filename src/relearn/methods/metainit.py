@@ -43,6 +43,7 @@ from relearn.methods.learned_scales import (
     ScaleSign,
     learn,
     repeated,
+    retyped,
 )
 
 DATA = ("random", "real")
@@ -150,7 +151,7 @@ def noise(batches: Iterable[Sequence[Any]], seed: int) -> Iterator[list[Any]]:
 
     def draw(x: Any) -> Any:
         if isinstance(x, (tuple, list)):
-            return type(x)([draw(one) for one in x])
+            return retyped(x, [draw(one) for one in x])
         if not x.is_floating_point():
             raise ValueError(
                 f"data: 'random' needs floating-point inputs, found {x.dtype}; allowed here: 'real'"

@@ -4,6 +4,7 @@ S and S̃ out of one pool.
 """
 
 import math
+from collections import namedtuple
 
 import pytest
 import torch
@@ -119,6 +120,9 @@ def test_nested_members_are_cut_alike():
     assert first[0][0].tolist() == [0, 1, 2, 3] and first[0][1][0].shape == (4, 2)
     assert second[0][0].tolist() == second[1].tolist() == [2, 3, 4, 5] and second[2] == "same"
     assert samples(((x, [y]), z)) == 6
+    named = namedtuple("Pair", "x y")
+    (cut, _), _ = halves((named(x, y), z), 0.5)
+    assert isinstance(cut, named) and cut.x.tolist() == [0, 1, 2, 3]
 
 
 def test_a_batch_without_a_tensor():

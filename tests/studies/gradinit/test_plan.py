@@ -46,6 +46,18 @@ def test_densenet_has_batches_of_64(network: str) -> None:
     assert PAPER["train_from_init"].settings_of(**vgg, recipe="sgd")["batch_size"] == 128
 
 
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_search_sees_as_many_images_with_the_batches_of_densenet(scale: str) -> None:
+    """One epoch at scale paper: 390 iterations of 128 images, 780 of 64."""
+    family = PLANS[scale]["initialise"]
+    every = [family.settings_of(**cell) for cell in family.cells if cell["suite"] == "grid"]
+    found = {(one["method"], one["batch_size"], one["iterations"]) for one in every if one["iterations"]}
+    assert len({size * count for _, size, count in found}) == 1
+    if scale == "paper":
+        sizes = ((128, 390), (64, 780))
+        assert found == {(method, *both) for method in ("gradinit", "metainit") for both in sizes}
+
+
 def test_metainit_by_adam_has_its_own_rate_and_clip() -> None:
     params = parameters.load(ROOT / "params.yaml", scale="paper")
     params["gradinit"]["initialise"]["metainit_adam"]["tau"]["VGG-19"] = 0.5

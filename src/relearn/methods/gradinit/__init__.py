@@ -99,15 +99,15 @@ def gradinit(
         batches: one pool of samples per iteration, ``(input, *rest)``, from which S and S̃ are taken; any batch accepted by
             :func:`relearn.methods.fit.fit`, including uint8 images. Use 1.5 times the training batch size for ``overlap`` 1/2. A list
             or a loader that is shorter than ``iterations`` is repeated.
-        optimizer: A, the optimiser of the subsequent training: ``sgd``, or ``adam``, ``adamw``, ``radam``, which have the
-            same first direction.
+        optimizer: A, the optimiser of the subsequent training: ``sgd``, ``adam``, ``adamw`` or ``radam``. AdamW has Adam's
+            first direction, and RAdam that of SGD, so below "SGD" includes RAdam.
         eta: its learning rate.
         gamma: bound on ‖g‖; ``math.inf`` for none. Rule of thumb (section 4.2.5): ηγ² = 0.1 (SGD), ηγ = 0.1 (Adam).
         tau: learning rate of the factors; the text searches 1e-3 to 1e-1.
         iterations: at least 1; the text: an epoch of CIFAR-10 (390), 780 for translation, 2000 for ImageNet.
         overlap: r, the share of S̃ that is also in S, 0 to 1.
         min_scale, max_scale: bounds of the factors.
-        normalised: A[g] = g/‖g‖₂ for SGD, see above.
+        normalised: A[g] = g/‖g‖₂ for ``sgd``, see above.
         form: ``constraint``, or ``penalty`` with strength ``penalty`` (``gamma`` is then unused).
         scope: ``all``, or for table 4.6 ``fix_norm`` (parameters of normalisation layers are not scaled) and ``only_norm``.
         clip, moments, divide_by_eta: see above.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-RULES = {"sgd": "sgd", "adam": "adam", "adamw": "adam", "radam": "adam"}
-"""The first direction of an optimiser, by its name: that of Adam's variants is Adam's."""
+RULES = {"sgd": "sgd", "adam": "adam", "adamw": "adam", "radam": "sgd"}
+"""The rule of eq. 4.1 that is an optimiser's first step. RAdam's is η g, because it does not divide by the second moment until
+ρ_t = ρ_∞ - 2tβ₂ᵗ/(1 - β₂ᵗ) exceeds 5 (Liu et al. 2020), and ρ_1 = 1 for every β₂."""
 FORMS = ("constraint", "penalty")
 
 

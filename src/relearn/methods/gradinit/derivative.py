@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relearn.methods.learned_scales import Row, ScaledWeights
+from relearn.methods.learned_scales import Row, ScaledWeights, random_state, set_random_state
 from relearn.methods.learned_scales.second_order import SecondOrder
 
 OBJECTIVE, CONSTRAINT = 0, 1
@@ -67,8 +67,9 @@ class Derivative:
         """One iteration of algorithm 4: its kind, the derivative (M,), and a history row."""
         theta = self.weights.at(scales)
         # Constraint iterations come in sequences, so after one of them the graph is built for second derivatives in advance. If the guess
-        # is wrong, the forward pass is repeated, or the graph was built needlessly; the numbers are the same.
+        # is wrong, the forward pass is repeated with the same draws, or the graph was built needlessly; the numbers are the same.
         twice = SecondOrder(theta) if self.expected == CONSTRAINT else None
+        random = random_state(theta[0].device)
         value = self._loss(theta, first, twice)
         if twice is not None:
             gradient = twice.gradient(value)
@@ -82,6 +83,7 @@ class Derivative:
             del gradient
             if twice is None:
                 twice = SecondOrder(theta)
+                set_random_state(random, theta[0].device)
                 value = self._loss(theta, first, twice)
             return CONSTRAINT, self._curvature(twice, value, theta, v), row
         del twice

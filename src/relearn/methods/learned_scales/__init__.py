@@ -11,8 +11,13 @@
 from relearn.methods.learned_scales.adam import ScaleAdam
 from relearn.methods.learned_scales.binding import ScaledWeights
 from relearn.methods.learned_scales.loop import Checkpoint, Row, learn, repeated
-from relearn.methods.learned_scales.pools import halves, samples
-from relearn.methods.learned_scales.preserve_state import double_backward, preserve_state
+from relearn.methods.learned_scales.pools import halves, retyped, samples
+from relearn.methods.learned_scales.preserve_state import (
+    double_backward,
+    preserve_state,
+    random_state,
+    set_random_state,
+)
 from relearn.methods.learned_scales.sign import ScaleSign
 
 __all__ = [
@@ -25,6 +30,9 @@ __all__ = [
     "halves",
     "learn",
     "preserve_state",
+    "random_state",
     "repeated",
+    "retyped",
     "samples",
+    "set_random_state",
 ]

@@ -13,7 +13,12 @@ from torch import Tensor
 from relearn.methods.initialised import Initialised
 from relearn.methods.learned_scales.binding import ScaledWeights
 from relearn.methods.learned_scales.pools import Batch
-from relearn.methods.learned_scales.preserve_state import double_backward, preserve_state
+from relearn.methods.learned_scales.preserve_state import (
+    double_backward,
+    preserve_state,
+    random_state,
+    set_random_state,
+)
 
 Row = dict[str, float | str]
 Derivative = Callable[[Tensor, Sequence[Any]], tuple[int, Tensor, Row]]
@@ -60,7 +65,8 @@ def learn(
         seed: for networks that draw random numbers in ``forward``.
         log: called once per iteration as ``log(step, **numbers of the row)``.
         progress: called once per iteration as ``progress(done, all)``.
-        checkpoint: the loop resumes from its state if it has one; batches already used are drawn and skipped.
+        checkpoint: the loop resumes from its state if it has one; batches already used are drawn and skipped. The result is
+            the same unless both the network and the batches draw from torch's global generators.
         checkpoint_every: iterations between saves; 0: never.
         resumed: called with the history of a resumed run.
 
@@ -68,7 +74,7 @@ def learn(
         ValueError: an iterator has too few batches, or a number is not finite in the first iteration. The network is then unchanged.
     """
     result, done = Initialised(skipped=weights.skipped), 0
-    state = checkpoint.load() if checkpoint else None
+    state, device = checkpoint.load() if checkpoint else None, weights.tensors[0].device
     if state is not None:
         mover.restore(state)
         done, result.history = int(state["step"]), list(state["history"])
@@ -77,6 +83,9 @@ def learn(
     with preserve_state(weights.model, seed), double_backward(), torch.enable_grad():
         for step, batch in zip(range(1, iterations + 1), repeated(batches, iterations)):
             if step <= done:
+                # Not before, as the skipped batches may have drawn. Old checkpoints have no random state.
+                if step == done and state and "random" in state:
+                    set_random_state(state["random"], device)
                 continue
             kind, gradient, row = derivative(mover.scales, batch)
             reason = _not_finite(gradient, row)
@@ -94,7 +103,8 @@ def learn(
             if progress:
                 progress(step, iterations)
             if checkpoint and checkpoint_every and step % checkpoint_every == 0 and step < iterations:
-                checkpoint.save({**mover.state(), "step": step, "history": result.history})
+                saved = {**mover.state(), "step": step, "history": result.history}
+                checkpoint.save({**saved, "random": random_state(device)})
     weights.write(mover.scales)
     result.scales = weights.by_name(mover.scales)
     return result

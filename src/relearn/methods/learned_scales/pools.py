@@ -44,6 +44,11 @@ def halves(pool: Batch, overlap: float) -> tuple[list[Any], list[Any]]:
     return _cut(list(pool), slice(0, size)), _cut(list(pool), slice(count - size, count))
 
 
+def retyped(like: Any, parts: Sequence[Any]) -> Any:
+    """``parts`` as a sequence of the type of ``like``; a NamedTuple takes them one by one."""
+    return type(like)(*parts) if hasattr(like, "_fields") else type(like)(parts)
+
+
 def _first_tensor(value: Any) -> Tensor | None:
     if isinstance(value, Tensor):
         return value
@@ -56,5 +61,5 @@ def _cut(value: Any, part: slice) -> Any:
     if isinstance(value, Tensor):
         return value[part]
     if isinstance(value, (tuple, list)):
-        return type(value)([_cut(one, part) for one in value])
+        return retyped(value, [_cut(one, part) for one in value])
     return value

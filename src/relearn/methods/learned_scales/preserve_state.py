@@ -1,12 +1,12 @@
-"""Contexts to evaluate a network in training mode, but without dropout and without changing its state."""
+"""Contexts to evaluate a network in training mode, but without dropout and without changing its state; random states."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
@@ -35,6 +35,21 @@ def preserve_state(model: nn.Module, seed: int) -> Iterator[None]:
                 norm.track_running_stats = track
             for module, mode in modes:
                 module.training = mode
+
+
+def random_state(device: torch.device) -> dict[str, Tensor]:
+    """States of torch's global generators of the CPU and of ``device``."""
+    state = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["device"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def set_random_state(state: Mapping[str, Tensor], device: torch.device) -> None:
+    """Restore the states from :func:`random_state`."""
+    torch.set_rng_state(state["cpu"].cpu())
+    if device.type == "cuda" and "device" in state:
+        torch.cuda.set_rng_state(state["device"].cpu(), device)
 
 
 def double_backward() -> contextlib.AbstractContextManager[None]:

@@ -6,6 +6,7 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn import functional
 from torch.nn.functional import cross_entropy
+from torch.nn.utils import parametrize
 
 from relearn.methods.learned_scales.second_order import SecondOrder
 
@@ -28,7 +29,23 @@ def images(*shape):
     return torch.randn(shape, dtype=FLOAT)
 
 
+class Squared(nn.Module):
+    def forward(self, x):
+        return x**2
+
+
+def computed(layer, name):
+    """The layer with the square of a parameter."""
+    nn.init.normal_(getattr(layer, name))
+    parametrize.register_parametrization(layer, name, Squared())
+    return layer
+
+
 LAYERS = {
+    "linear-bias": (computed(nn.Linear(3, 4), "bias"), nn.Linear(2, 3), (5, 2)),
+    "conv2d-bias": (computed(nn.Conv2d(3, 4, 2), "bias"), nn.Conv2d(2, 3, 1), (5, 2, 6, 6)),
+    "norm1d-scale": (computed(nn.BatchNorm1d(3), "weight"), nn.Linear(2, 3), (5, 2)),
+    "norm1d-shift": (computed(nn.BatchNorm1d(3), "bias"), nn.Linear(2, 3), (5, 2)),
     "conv1d": (nn.Conv1d(3, 4, 3), nn.Conv1d(2, 3, 1), (5, 2, 8)),
     "conv2d": (nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(2, 3, 1), (5, 2, 6, 6)),
     "conv2d-strided": (
@@ -106,6 +123,7 @@ def test_it_is_the_hessian_vector_product(name, gradient_first):
         ("conv2d-same", 1),
         ("norm2d-plain", 1),
         ("conv-transposed", 1),
+        *((name, 1) for name in ("linear-bias", "conv2d-bias", "norm1d-scale", "norm1d-shift")),
     ],
 )
 def test_what_is_replaced_and_what_is_left_alone(name, replaced):

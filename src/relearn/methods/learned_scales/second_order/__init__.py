@@ -10,7 +10,9 @@ of the gradients of x and w:
 
 Both w^⊤(c) and w * u are computed anyway, which saves two of the six products. The gradient of the first pass is stored, so the
 gradient with a graph is free. The cost drops from 11 units to 7; a training step takes 3. A convolution or linear map is replaced only
-if its weight is itself one of the tensors θ = αW; everything else, and everything under autocast, is left to autograd.
+if its weight is itself one of the tensors θ = αW. Its bias, and the scale and shift of a normalisation, must also be such tensors or
+need no gradient: for a computed one, such as :math:`b^2`, the chain rule uses the values of the gradient.
+Everything else, and everything under autocast, is left to autograd.
 
 For batch normalisation let :math:`\hat x = (x - \mu) r`, let m(·) be the mean over a channel's N numbers, and
 :math:`P(z) = z - m(z) - \hat x\, m(z \hat x)`. The gradient is :math:`g_x = a r P(g_y)` (zhu2022, eq. 4.5). With cotangents u of g_x,

@@ -26,6 +26,8 @@ def normalise(
         return None
     if not input.requires_grad or torch.is_autocast_enabled(input.device.type):
         return None
+    if not stage.ends_at(weight, bias):
+        return None
     return _Normalise.apply(input, weight, bias, eps, stage)
 
 
@@ -52,6 +54,8 @@ class _Normalise(torch.autograd.Function):
 
 
 class _NormaliseBackward(torch.autograd.Function):
+    """As for products, the gradients of a and b have a graph but no values."""
+
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, a: Tensor, gy: Tensor, mean: Tensor, r: Tensor, eps: float, kept: Tensor | None

@@ -22,7 +22,7 @@ def convolve(
     groups: int = 1,
 ) -> Tensor | None:
     """``torch.conv1d``, ``conv2d`` or ``conv3d``, or None if the call is left to autograd."""
-    if isinstance(padding, str) or input.dim() != weight.dim() or not _ours(stage, input, weight):
+    if isinstance(padding, str) or input.dim() != weight.dim() or not _ours(stage, input, weight, bias):
         return None
     how = _Convolution(input.dim() - 2, stride, padding, dilation, groups)
     return _Product.apply(input, weight, bias, how, stage)
@@ -30,13 +30,13 @@ def convolve(
 
 def multiply(stage: Stage, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
     """``torch.nn.functional.linear``, or None if the call is left to autograd."""
-    if weight.dim() != 2 or input.dim() < 2 or not _ours(stage, input, weight):
+    if weight.dim() != 2 or input.dim() < 2 or not _ours(stage, input, weight, bias):
         return None
     return _Product.apply(input, weight, bias, _Linear(), stage)
 
 
-def _ours(stage: Stage, x: Tensor, w: Tensor) -> bool:
-    return id(w) in stage.known and not torch.is_autocast_enabled(x.device.type)
+def _ours(stage: Stage, x: Tensor, w: Tensor, b: Tensor | None) -> bool:
+    return id(w) in stage.known and stage.ends_at(b) and not torch.is_autocast_enabled(x.device.type)
 
 
 class _Bilinear:
@@ -126,7 +126,7 @@ class _Product(torch.autograd.Function):
 
 class _ProductBackward(torch.autograd.Function):
     """The gradients of a product as functions of x, w and gy. Those of w and b have a graph but no values, because the values are
-    never used."""
+    never used: w and b are tensors of θ (``Stage.ends_at``)."""
 
     @staticmethod
     def forward(

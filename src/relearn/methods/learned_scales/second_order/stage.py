@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torch import Tensor
+
 GRADIENT, GRAPH, CURVATURE = "gradient", "graph", "curvature"
 
 
@@ -18,3 +20,8 @@ class Stage:
 
     known: frozenset[int]
     now: str = GRADIENT
+
+    def ends_at(self, *tensors: Tensor | None) -> bool:
+        """Whether each tensor is one of θ or needs no gradient. Its gradient may then have a graph without values, because nothing
+        computes with them."""
+        return all(one is None or not one.requires_grad or id(one) in self.known for one in tensors)

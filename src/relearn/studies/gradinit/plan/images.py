@@ -239,14 +239,14 @@ class Recipes:
         arguments = arguments_for_images(own, network, initialisation)
         if suite == IMAGENET and "gamma" in arguments:
             arguments["gamma"] = size["gamma"]
-        method = method_of(initialisation)
+        method, batch_size = method_of(initialisation), _batch_size(suite, network, size)
         return {
             "task": "images",
             "network": {"name": network, **self._network_size(suite, network)},
             "method": method,
             "arguments": arguments,
-            "batch_size": _batch_size(suite, network, size),
-            "iterations": iterations_of(method, size),
+            "batch_size": batch_size,
+            "iterations": iterations_of(method, size, batch_size / size["batch_size"]),
             **self._images(suite),
         }
 

@@ -65,9 +65,10 @@ def modules_of(method: str | None, own_start: str) -> list[str]:
     return [] if method in (None, own_start) else [INITIALISATIONS[method].partition(":")[0]]
 
 
-def iterations_of(method: str | None, own: Mapping[str, Any]) -> int | None:
-    """The number of iterations; None for a method that takes no number, so its settings do not depend on it."""
-    return own["iterations"] if method in SCALED else None
+def iterations_of(method: str | None, own: Mapping[str, Any], share: float = 1.0) -> int | None:
+    """The number of iterations that see as many samples in batches of ``share`` times the usual size; None for a method that takes no
+    number, so its settings do not depend on it."""
+    return round(own["iterations"] / share) if method in SCALED else None
 
 
 def arguments_for_images(own: Mapping[str, Any], network: str, name: str) -> dict[str, Any]:
