@@ -229,8 +229,10 @@ def test_two_records_of_one_run_and_none_at_all_are_refused(machines: Machines, 
     make(PRETRAIN, machines.there / "copy")
     assert "a copy of the run in" in fault_of(machines.there, PLAN)
     assert "holds no record.json" in fault_of(tmp_path / "nowhere", PLAN)
-    with ExitStack() as stack, pytest.raises(ValueError, match=r"nowhere: no such file or folder$"):
+    with ExitStack() as stack, pytest.raises(FileNotFoundError, match=r"nowhere: no such file or folder$"):
         open_records([tmp_path / "nowhere"], stack)
+    with pytest.raises(record.RecordError, match="holds no record"):
+        arrivals(tmp_path / "nowhere", PLAN)
 
 
 def test_several_faults_are_counted() -> None:

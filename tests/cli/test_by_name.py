@@ -57,6 +57,10 @@ def test_list_says_what_is_there_of_each(checkout: Path, capsys: pytest.CaptureF
     assert cli.main(["list", "claims"]) == 0
     (claim,) = (line for line in capsys.readouterr().out.splitlines() if "claim:untied_not_lipschitz" in line)
     assert claim.split()[1:4] == ["1/1,", "no", "verdict"]
+    (checkout / "results/mini/claims.json").write_text("{")
+    assert cli.main(["list", "claims"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("left out: results/mini/claims.json: ") and said.count("\n") == 1
 
 
 def test_show_prints_the_verdict_on_a_claim(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,8 +89,9 @@ def test_show_refuses_a_claim_of_a_study_without_any_run(
 
 
 def test_show_uses_the_published_runs_if_there_are_none_of_the_study(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
+    checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (checkout / "results/mini/runs/lrformer").mkdir()
     published = checkout / "results/published/mini"
     shutil.copytree(
         REPOSITORY / "results/published/mini", published, ignore=shutil.ignore_patterns("*.png", "*.html")
@@ -95,6 +100,9 @@ def test_show_uses_the_published_runs_if_there_are_none_of_the_study(
     said = capsys.readouterr()
     assert said.err == "no run of lrformer in results/mini: shown from results/published/mini\n"
     assert "not run" not in said.out.splitlines()[0] and "Suspected cause: " in said.out
+    asked: list[Path] = []
+    monkeypatch.setattr("relearn.cli.power.judge", lambda scale, root: asked.append(root) or ([], []))
+    assert cli.main(["power", "gp_is_distance_aware"]) == 0 and asked == [published.relative_to(checkout)]
     assert cli.main(["show", "claim:l2_bound_holds"]) == 0  # a study with a run of one's own stays by itself
     said = capsys.readouterr()
     assert said.err == "" and said.out.startswith("claim:l2_bound_holds: not run\n")
@@ -202,10 +210,16 @@ def test_inside_a_checkout_a_typed_path_keeps_its_meaning(
 ) -> None:
     assert cli.main(["validate"]) == 0  # the default counts from the root
     capsys.readouterr()
-    monkeypatch.chdir(checkout / "docs")
-    shutil.copy(checkout / "params.yaml", "mine.yaml")
-    assert cli.main(["validate", "--params", "mine.yaml"]) == 0
-    assert capsys.readouterr().out.startswith(f"ok: {checkout}/docs/mine.yaml at scale mini")
+    for name in ("mine.yaml", "params.yaml"):  # the second as the default is
+        monkeypatch.chdir(checkout / "docs")
+        shutil.copy(checkout / "params.yaml", name)
+        assert cli.main(["validate", "--params", name]) == 0
+        assert capsys.readouterr().out.startswith(f"ok: {checkout}/docs/{name} at scale mini")
+    found: list[str] = []
+    monkeypatch.setattr("relearn.cli.plan.main", lambda args: found.extend(args.target) or 0)
+    monkeypatch.chdir(checkout / "results/mini")
+    assert cli.main(["plan", RUN, "a/b"]) == 0
+    assert found == [f"results/mini/{RUN}", "a/b"]
 
 
 def test_so_does_a_path_that_is_a_part_of_a_word(checkout: Path) -> None:

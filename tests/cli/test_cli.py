@@ -17,6 +17,7 @@ import relearn as package
 from relearn import cli
 from relearn.cli import docs, overview, warm
 from relearn.cli.step_inputs import Inputs, Missing, settings_of
+from relearn.params.reading import SCALES
 from relearn.studies.study import all_studies, load
 
 REPOSITORY = Path(__file__).parents[2]
@@ -97,6 +98,14 @@ def test_errors_are_one_line_that_names_the_fault(words, code, says, tmp_path):
             ["poisoning", "train", "--settings", "{}", "--out", "x", "--threads", "0"],
             "argument --threads: found '0', allowed is a whole number of at least 1",
         ),
+        (["poisoning", "train", "--seed", "-1"], "--seed: found '-1', allowed is a whole number from 0 to"),
+        (["robustness", "--seed", str(2**32)], "--seed: found '4294967296', allowed is a whole number from"),
+        (["poisoning", "train", "--scale", "tiny"], "--scale: invalid choice: 'tiny' (choose from "),
+        (["evaluate-text", "--threads", "0"], "--threads: found '0', allowed is a whole number"),
+        *(
+            ([*verb.split(), "--out", "README.md"], "--out README.md: found a file")
+            for verb in ("evaluate-filter x", "evaluate-poisons x", "evaluate-text x --task sst2")
+        ),
         (
             ["track", "--uri", "sqlite:///"],
             "tracking URI: found sqlite:///, allowed: sqlite:///PATH/mlflow.db",
@@ -167,6 +176,7 @@ def test_an_empty_input_is_an_input_that_the_run_does_not_have(monkeypatch, tmp_
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
 def test_help_names_every_verb_and_step_in_one_line(words, capsys):
     assert cli.main(words) == 0
+    assert cli.SCALES == SCALES
     said = capsys.readouterr().out.splitlines()
     verbs, steps = said[said.index("Verbs:") :], said[said.index(overview.STEPS) :]
     per_study = Counter(step for _, step in STEPS)

@@ -217,17 +217,36 @@ def test_a_packed_job_keeps_only_what_does_not_depend_on_the_machine(several: st
     assert found == ["gradinit", "initialise", "--settings", "{}", "--seed", "1"]
 
 
-def test_an_interrupted_pack_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(left: Any) -> Any:
-        yield "data/a.bin", Path(__file__)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(pack.jobs, "plan", lambda *_: [job_at("x")])
+@pytest.fixture
+def pack_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The options of a pack, with an older one in its place."""
+    job = replace(job_at("x"), command="relearn poisoning train --out there")
+    monkeypatch.setattr(pack.jobs, "plan", lambda *_: [job])
     monkeypatch.setattr(pack, "to_do", list)
-    monkeypatch.setattr(pack, "data", interrupted)
-    old = tmp_path / "pack.data.1.part"
-    old.write_text("an older pack")
-    words = SimpleNamespace(study=[], scale=None, out=tmp_path / "pack.tar", check=False, part_mib=40)
-    with pytest.raises(KeyboardInterrupt):
-        pack.main(words)
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {old.name: "an older pack"}
+    monkeypatch.setattr(pack, "data", lambda left: [("data/a.bin", Path(__file__))])
+    for name in ("pack.tar", "pack.data.1.part", "other.data.0.part"):
+        (tmp_path / name).write_text("older")
+    return SimpleNamespace(study=[], scale=None, out=tmp_path / "pack.tar", check=False, part_mib=40)
+
+
+@pytest.mark.parametrize("part", [(pack, "data"), (pack.jobs_file, "text")])
+def test_an_interrupted_pack_leaves_what_was_there(
+    part: Any, pack_words: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pack, "SOURCE", tmp_path / "no source")
+    before = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    with monkeypatch.context() as patched, pytest.raises(TypeError):
+        patched.setattr(*part, None)
+        pack.main(pack_words)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == before
+    assert pack.main(pack_words) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"pack.tar", "other.data.0.part"}
+
+
+def test_a_pack_has_a_place_before_anything_is_prepared(
+    pack_words: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pack, "prepare", lambda left: pytest.fail("it prepares"))
+    for out in (pack_words.out / "new.tar", pack_words.out.parent):
+        with pytest.raises(ValueError, match=r"^--out .*: found a (file|folder), allowed: a f"):
+            pack.main(SimpleNamespace(**{**vars(pack_words), "out": out}))

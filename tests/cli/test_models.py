@@ -90,11 +90,11 @@ def test_a_changed_part_or_manifest_is_refused(
     assert cli.main(["fetch-models", f"{address}/manifest.json", "--keep", str(tmp_path / "kept")]) != 0
     assert part.name in capsys.readouterr().err
     words = ("fetch-models", str(release / "manifest.json"), "--sha256", "0" * 64)
-    assert cli.main([*words]) == 2 and f"allowed: {'0' * 64}" in capsys.readouterr().err
+    assert cli.main([*words]) == 3 and f"allowed: {'0' * 64}" in capsys.readouterr().err
     escape = json.loads((release / "manifest.json").read_text())
     escape["parts"][0]["name"] = "../outside.part"
     (release / "manifest.json").write_text(json.dumps(escape))
-    assert cli.main(["fetch-models", str(release / "manifest.json")]) == 2
+    assert cli.main(["fetch-models", str(release / "manifest.json")]) == 3
     assert "'../outside.part' (text), allowed: plain file names" in capsys.readouterr().err
     assert taken == []
 
@@ -164,7 +164,7 @@ def test_a_manifest_is_checked_whole_before_a_part_is_fetched(
     change(manifest)
     file.write_text(json.dumps(manifest))
     capsys.readouterr()
-    assert cli.main(["fetch-models", str(file)]) == 2
+    assert cli.main(["fetch-models", str(file)]) == 3
     out, error = capsys.readouterr()
     assert f"{file}: {says}" in error and error.count("\n") == 1 and not out, error
     assert taken == []
@@ -174,7 +174,7 @@ def test_a_manifest_is_checked_whole_before_a_part_is_fetched(
 def test_what_is_no_manifest_is_named(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "manifest.json"
     file.write_bytes(text.encode("latin-1"))
-    assert cli.main(["fetch-models", str(file)]) == 2
+    assert cli.main(["fetch-models", str(file)]) == 3
     error = capsys.readouterr().err
     assert f"{file}: found no manifest of models" in error and error.count("\n") == 1
 
@@ -185,6 +185,9 @@ def test_a_folder_is_no_manifest(release: Path, capsys: pytest.CaptureFixture[st
     error = capsys.readouterr().err
     assert f"{release}: found a folder, allowed: " in error and error.count("\n") == 1
     assert cli.main(["fetch-models", str(release / "none.json")]) == 3
+    assert cli.main(["fetch-models", "http://127.0.0.1:9/manifest.json"]) == 3
+    assert cli.main(["fetch-models", "ftp://127.0.0.1/manifest.json"]) == 2
+    assert "found ftp, allowed: http, https or a path" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -42,6 +42,15 @@ def test_a_claim_with_its_number_its_cost_and_the_line_to_change(
     assert "  to be solved first, as more targets do not help: 1 victim, needs 4" in rest
 
 
+def test_a_damaged_record_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(tmp_path, "feature_collision", [1, 0])
+    train(tmp_path, "convex_polytope", [1, 0], scale="small")  # in order
+    (tmp_path / "runs/record.json").write_text("{")
+    assert power(tmp_path, "cp_beats_fc") == 0
+    said = capsys.readouterr().err
+    assert said.startswith(f"left out: {tmp_path}/runs/record.json: torn") and said.count("\n") == 1
+
+
 def test_all_claims_end_with_how_many_are_open(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert power(root) == 0
     lines = capsys.readouterr().out.splitlines()

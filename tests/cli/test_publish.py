@@ -89,7 +89,7 @@ def test_a_published_set_gives_itself_again(published: Path, tmp_path: Path) -> 
     """And what is no more goes: here a figure, and the table of what was no table."""
     (tmp_path / "README.md").write_text("# Digits\n\nOn a quiet machine.\n")
     (tmp_path / "figures").mkdir()
-    for name in ("figures/zhu2022.fig9.9.png", "files.parquet"):
+    for name in ("figures/zhu2022.fig9.9.png", "files.parquet", "runs.parquet"):
         (tmp_path / name).write_bytes(b"of an earlier set")
     assert run("publish", "--from", str(published), "--to", str(tmp_path)) == 0
     assert contents(tmp_path) == contents(published)
@@ -158,6 +158,12 @@ def test_a_file_in_place_of_the_set_is_refused(tmp_path: Path, capsys: pytest.Ca
     assert run("publish", "--from", str(tmp_path), "--to", str(tmp_path / "set")) == 2
     said = capsys.readouterr().err
     assert f"--to {tmp_path / 'set'}: found a file, allowed: a folder" in said and said.count("\n") == 1
+    measure(tmp_path, "convex_polytope", "a" * 40)
+    (tmp_path / "mine.parquet").write_text("mine")
+    assert run("publish", "--from", str(tmp_path), "--to", str(tmp_path)) == 2
+    said = capsys.readouterr().err
+    assert f"--to {tmp_path}: found a folder with other files, allowed: a new" in said
+    assert said.count("\n") == 1 and (tmp_path / "mine.parquet").exists()
 
 
 def test_a_study_is_replaced_and_the_others_stay(tmp_path: Path, capsys: Any) -> None:
@@ -253,7 +259,7 @@ def test_a_record_that_is_not_sound_is_refused(tmp_path: Path, capsys: Any) -> N
     measure(tmp_path, "feature_collision", "a" * 40)
     file = next(tmp_path.rglob("feature_collision/**/record.json"))
     file.write_text(file.read_text().replace('"seed": 0', '"seed": 1'))
-    assert run("publish", "--from", str(tmp_path), "--to", str(tmp_path / "set")) == 2
+    assert run("publish", "--from", str(tmp_path), "--to", str(tmp_path / "set")) == 3
     assert "edited, its content does not match its sha256" in capsys.readouterr().err
     assert not (tmp_path / "set").exists()
 

@@ -35,7 +35,7 @@ def call(root: Path, *more: str, scale: str = "mini") -> int:
 
 
 def train(
-    root: Path, attack: str, successes: list[int], victim: str = "ResNet18", study: str = "poisoning"
+    root: Path, attack: str, successes: list[int], victim: str = "ResNet18", study="poisoning", scale="mini"
 ) -> None:
     out = root / "runs" / study / "train/transfer" / attack / "none" / victim / "seed0"
     labels = {"setting": "transfer", "attack": attack, "defence": "none", "victim": victim}
@@ -45,7 +45,7 @@ def train(
         paper="zhu2022",
         step="train",
         labels=labels,
-        scale="mini",
+        scale=scale,
         seed=0,
         settings={},
     )

@@ -173,6 +173,8 @@ def test_a_wrong_call_is_one_line(place: Path, tmp_path: Path, capsys: pytest.Ca
         (["--model", "none.safetensors", "--set", f"val={val}"], 3, "none.safetensors: no such file"),
         ([*NAMED, "--weights", "none.pth", "--set", f"val={val}"], 3, "--weights none.pth: no such file"),
         (["--model", ours, "--set", "val=nowhere"], 3, "--set val: no folder or file nowhere"),
+        (["--model", ours, "--set", "test=."], 2, "--set test: found a folder ., allowed: a file"),
+        (["--model", ours, "--set", f"val={ours}"], 2, "ours.safetensors, allowed: a folder"),
         (
             ["--model", ours, "--set", f"val={val}"],
             2,

@@ -36,6 +36,8 @@ def test_a_port_in_use_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ui, "TRIES", 1)
         with pytest.raises(ValueError, match=rf"--port {port}: taken"):
             ui.free_port("127.0.0.1", port)
+    with pytest.raises(ValueError, match=r"^--host 192.0.2.1: .*; allowed: an address of this machine$"):
+        ui.free_port("192.0.2.1", port)
 
 
 @pytest.mark.parametrize("port", ["99999", "-1", "0", "65536", "x"])

@@ -34,6 +34,9 @@ VERBS = (
     *("evaluate-filter", "evaluate-poisons", "evaluate-text", "bound", "release-models", "fetch-models"),
 )
 
+SCALES = ("mini", "small", "medium", "paper")  # as in params.reading, which no step imports
+LAST_SEED = 2**32 - 1
+
 
 class Parser(argparse.ArgumentParser):
     """A parser that reports wrong use in one line."""
@@ -174,9 +177,16 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _count(text: str) -> int:
+def number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text)):
         raise argparse.ArgumentTypeError(f"found {text!r}, allowed is a whole number of at least 1")
+    return int(text)
+
+
+def seed_number(text: str) -> int:
+    """The value of --seed, which NumPy and torch both take."""
+    if not (text.isascii() and text.isdigit() and int(text) <= LAST_SEED):
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed is a whole number from 0 to {LAST_SEED}")
     return int(text)
 
 
@@ -216,19 +226,19 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
         help="labels that distinguish this run from others of its step",
     )
     add("--out", required=True, type=Path, help="the run's folder")
-    add("--scale", default="mini")
-    add("--seed", type=int, default=0)
+    add("--scale", default=SCALES[0], choices=SCALES)
+    add("--seed", type=seed_number, default=0)
     add("--code", default="", help="version of the code, as `relearn code` computes it")
     add("--device", default="auto", help="auto | cpu | cuda | cuda:N")
     add("--precision", default="fp32", choices=("fp32", "bf16"))
     add(
         "--jobs-per-device",
-        type=_count,
+        type=number,
         help="jobs that may share a CUDA device; default: RELEARN_JOBS_PER_DEVICE, or 1",
     )
     add("--compile", default=os.environ.get("RELEARN_COMPILE", "off"), help="off, or a mode of torch.compile")
-    add("--threads", type=_count, default=1)
-    add("--processes", type=_count, default=1, help="processes that share the run, one per GPU (trainings)")
+    add("--threads", type=number, default=1)
+    add("--processes", type=number, default=1, help="processes that share the run, one per GPU (trainings)")
     add("--log", type=Path, help="file for the plain lines of this run")
 
 

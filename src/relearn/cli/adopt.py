@@ -62,11 +62,11 @@ def open_records(given: Sequence[Path], stack: contextlib.ExitStack) -> Path:
     """The given folder, or a temporary one with the content of the given parts or published set.
 
     Raises:
-        ValueError: a path that leads nowhere.
+        FileNotFoundError: a path that leads nowhere.
     """
     for path in given:
         if not path.exists():
-            raise ValueError(f"{path}: no such file or folder")
+            raise FileNotFoundError(f"{path}: no such file or folder")
     if len(given) == 1 and given[0].suffix != parts.SUFFIX and not is_store(given[0]):
         return given[0]
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relearn-")))
@@ -159,7 +159,7 @@ def arrivals(folder: Path, plan: Sequence[Job], left: list[str] | None = None) -
         left: collects a line for each record that is damaged or that no job of the plan makes; None: raise instead.
 
     Raises:
-        ValueError: no records, or one that would have been added to ``left``; one line.
+        ValueError: no records (RecordError), or one that would have been added to ``left``; one line.
     """
     records, faults = record.read_all(folder)
     places = {_identity(vars(job)): job.record for job in plan if job.record}
@@ -175,7 +175,7 @@ def arrivals(folder: Path, plan: Sequence[Job], left: list[str] | None = None) -
     else:
         left += faults
     if not coming and not left and not any(folder.glob("results/*/work/*")):
-        raise ValueError(f"{folder}: holds no record.json")
+        raise record.RecordError(f"{folder}: holds no record.json")
     return coming
 
 

@@ -17,7 +17,7 @@ NEED_ONE = (
 def enter(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     """Make the root of the checkout the working directory; paths given by the user keep their meaning.
 
-    Outside of a checkout nothing changes.
+    So do targets with a slash that exist here. Outside of a checkout nothing changes.
 
     Args:
         args: the parsed arguments; their paths may change, and ``here`` is added, the folder in which the command was started.
@@ -30,7 +30,8 @@ def enter(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     typed = {
         name: value
         for name, value in vars(args).items()
-        if value != parser.get_default(name) and _paths(value)
+        # A typed path is another object than the default, even if it is the same path.
+        if value is not parser.get_default(name) and _paths(value)
     }
     args.here = here
     root = next((one for one in (here, *here.parents) if all((one / name).is_file() for name in FILES)), None)
@@ -42,6 +43,9 @@ def enter(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     elif root != here:
         for name, value in typed.items():
             setattr(args, name, _below(here, value))
+        for name in ("target", "study"):  # their words may be files or folders of runs
+            if isinstance(words := getattr(args, name, None), list):
+                setattr(args, name, [_from_root(here, root, word) for word in words])
         os.chdir(root)
 
 
@@ -49,6 +53,12 @@ def as_typed(args: argparse.Namespace, word: str) -> str:
     """A word that may be a path: that path, if it is one in the folder where the command was started; otherwise the word."""
     here = getattr(args, "here", Path.cwd())
     return str(here / word) if here != Path.cwd() and word and (here / word).exists() else word
+
+
+def _from_root(here: Path, root: Path, word: str) -> str:
+    """A target that is a path in ``here``, as the plan names it; any other as it is."""
+    there = "/" in word and (here / word).exists()
+    return Path(os.path.relpath(here / word, root)).as_posix() if there else word
 
 
 def _below(here: Path, value: Any) -> Any:

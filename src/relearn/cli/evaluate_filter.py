@@ -18,6 +18,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.cli import output_folder
+
 if TYPE_CHECKING:
     from relearn.studies.poisoning.own_method import Job
 
@@ -46,13 +48,14 @@ def main(args: argparse.Namespace) -> int:
     """Check the class, run its jobs, print the comparison.
 
     Raises:
-        ValueError: a class that breaks the contract, an unknown attack, victim or set-up, or files that are missing;
-            one line that says what to do.
+        ValueError: a class that breaks the contract, an unknown attack, victim or set-up, or files that are missing
+            (FileNotFoundError); one line that says what to do.
     """
     from relearn.methods import ATTACKS as KNOWN
     from relearn.methods import DEFENCES
     from relearn.studies.poisoning import own_method
 
+    output_folder.check("--out", args.out)
     if unknown := sorted(set(args.attacks) - set(KNOWN)):
         raise ValueError(f"--attacks: found {unknown[0]}, allowed: {', '.join(KNOWN)}")
     try:
@@ -118,7 +121,7 @@ def load_results(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     """The parameters in force and the results folder, whose data set is that of the set-up.
 
     Raises:
-        ValueError: no prepared data, an unknown set-up, or data of another one.
+        ValueError: no prepared data (FileNotFoundError), an unknown set-up, or data of another one.
     """
     from relearn.data import setups
     from relearn.data.arrays import load_prepared
@@ -128,7 +131,7 @@ def load_results(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     results = args.results or Path("results") / values["scale"]
     found = sorted((results / "runs/poisoning/prepare_images").rglob("data.safetensors"))
     if not found:
-        raise ValueError(f"{results}: found no prepared images; make them: {command(values['scale'])}")
+        raise FileNotFoundError(f"{results}: found no prepared images; make them: {command(values['scale'])}")
     known = setups.load()
     if args.setup and args.setup not in known:
         raise ValueError(f"--setup: found {args.setup}, allowed: {', '.join(known)}")
@@ -150,7 +153,7 @@ def run(jobs: list[Job]) -> int:
     """Run the jobs in this process, one after another; a run that is there with the same code and inputs stays.
 
     Raises:
-        ValueError: no job, or an input of a job is missing.
+        ValueError: no job, or (FileNotFoundError) an input of a job is missing.
     """
     from relearn import cli
 
@@ -158,7 +161,7 @@ def run(jobs: list[Job]) -> int:
         raise ValueError("found no run of these attacks and victims in the plan; `relearn plan` shows it")
     if lacking := [path for job in jobs for path in job.missing]:
         scale = jobs[0].words[jobs[0].words.index("--scale") + 1]
-        raise ValueError(f"{lacking[0]}: no such file (of {len(lacking)}); make it: {command(scale)}")
+        raise FileNotFoundError(f"{lacking[0]}: no such file (of {len(lacking)}); make it: {command(scale)}")
     for job in jobs:
         if code := cli.main(list(job.words)):
             return code

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relearn.cli import evaluate_filter as shared
-from relearn.cli import public_poisons
+from relearn.cli import output_folder, public_poisons, seed_number
 from relearn.cli.poison_files import read
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     public.add_argument(
         "--controls", action="store_true", help="from scratch: train controls too, at twice the cost"
     )
-    public.add_argument("--seed", type=int, default=0)
+    public.add_argument("--seed", type=seed_number, default=0)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -56,6 +56,7 @@ def main(args: argparse.Namespace) -> int:
     from relearn.methods import DEFENCES, VOTES
     from relearn.studies.poisoning import own_method
 
+    output_folder.check("--out", args.out)
     if args.setup in public_benchmark.SETUPS:
         return public_poisons.measure(args)
     allowed = [*DEFENCES, *VOTES, "adversarial_training"]

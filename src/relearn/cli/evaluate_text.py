@@ -18,6 +18,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from relearn.cli import number, output_folder, seed_number
+
 NEEDS_TORCH = True
 
 
@@ -39,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, default=Path("results/own-text"), help="default: results/own-text"
     )
     parser.add_argument("--device", default="auto", help="auto | cpu | cuda | cuda:N")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=number, default=1)
+    parser.add_argument("--seed", type=seed_number, default=0)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -50,6 +52,7 @@ def main(args: argparse.Namespace) -> int:
         ValueError: an unusable model, task or recipe, or no text that is classified correctly; one line.
         ModuleNotFoundError: without TextAttack.
     """
+    output_folder.check("--out", args.out)
     os.environ["OMP_NUM_THREADS"] = str(args.threads)
     import torch
 

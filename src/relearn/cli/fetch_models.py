@@ -19,6 +19,7 @@ from typing import Any
 
 from relearn.params.messages import format_value
 from relearn.params.reading import SCALES
+from relearn.runs.record_file import RecordError
 
 Rule = tuple[Callable[[Any], object], str]
 RULES: dict[str, Rule] = {
@@ -52,7 +53,7 @@ def main(args: argparse.Namespace) -> int:
 
     Raises:
         ValueError: a manifest that is none or that has another checksum, or a damaged part beside a local one.
-        OSError: the manifest or a part cannot be fetched.
+        DownloadError: the manifest or a part cannot be fetched.
     """
     import contextlib
 
@@ -76,13 +77,17 @@ def read(address: str | Path) -> tuple[bytes, str | Path]:
         if address.is_dir():
             raise ValueError(f"{address}: found a folder, allowed: the address or path of a manifest.json")
         return address.read_bytes(), address.parent
+    if not re.match("https?://", address, re.IGNORECASE):
+        raise ValueError(f"{address}: found {address.partition(':')[0]}, allowed: http, https or a path")
     import requests
+
+    from relearn.data.remote import DownloadError
 
     try:
         answer = requests.get(address, timeout=30)
         answer.raise_for_status()
     except requests.RequestException as error:
-        raise OSError(f"{address}: {type(error).__name__} {' '.join(str(error).split())}") from None
+        raise DownloadError(f"{address}: {type(error).__name__} {' '.join(str(error).split())}") from None
     return answer.content, address.rpartition("/")[0]
 
 
@@ -99,32 +104,32 @@ def parse_manifest(text: bytes, name: str | Path, sha256: str | None) -> dict[st
 
     found = hashlib.sha256(text).hexdigest()
     if sha256 and found != sha256:
-        raise ValueError(f"{name}: found sha256 {found}, allowed: {sha256}")
+        raise RecordError(f"{name}: found sha256 {found}, allowed: {sha256}")
     try:
         manifest = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{name}: found no manifest of models ({type(error).__name__}: {error})") from None
+        raise RecordError(f"{name}: found no manifest of models ({type(error).__name__}: {error})") from None
     if not isinstance(manifest, dict):
-        raise ValueError(f"{name}: found no manifest of models, allowed: a mapping of {', '.join(RULES)}")
+        raise RecordError(f"{name}: found no manifest of models, allowed: a mapping of {', '.join(RULES)}")
     _check(manifest, RULES, f"{name}: ")
     for index, one in enumerate(manifest["parts"]):
         if not isinstance(one, dict):
             allowed = f"a mapping of {', '.join(PART)}"
-            raise ValueError(f"{name}: parts[{index}]: found {format_value(one)}, allowed: {allowed}")
+            raise RecordError(f"{name}: parts[{index}]: found {format_value(one)}, allowed: {allowed}")
         _check(one, PART, f"{name}: parts[{index}].")
     try:
         ordered = parts.in_order(Path(one["name"]) for one in manifest["parts"])
     except ValueError as error:
-        raise ValueError(f"{name}: parts: {error}") from None
+        raise RecordError(f"{name}: parts: {error}") from None
     if len(ordered) < len(manifest["parts"]):
-        raise ValueError(f"{name}: parts: found a name twice, allowed: each number once")
+        raise RecordError(f"{name}: parts: found a name twice, allowed: each number once")
     return manifest
 
 
 def _check(values: Mapping[str, Any], rules: Mapping[str, Rule], where: str) -> None:
     for key, (right, allowed) in rules.items():
         if not right(values.get(key)):
-            raise ValueError(f"{where}{key}: found {format_value(values.get(key))}, allowed: {allowed}")
+            raise RecordError(f"{where}{key}: found {format_value(values.get(key))}, allowed: {allowed}")
 
 
 def _matches(pattern: str, value: Any) -> bool:
@@ -144,5 +149,5 @@ def part(one: dict[str, Any], base: str | Path, keep: Path | None, commit: str) 
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file, but the manifest names it")
     if fault := fault_of(path, remote):
-        raise ValueError(f"{path}: found {fault}")
+        raise RecordError(f"{path}: found {fault}")
     return path

@@ -12,6 +12,7 @@ plan` shows more.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -90,7 +91,10 @@ class Scale:
         """Maps ``<study>/<claim>`` to its last verdict."""
         try:
             claims = claims_file.read(self.root / "claims.json")["claims"]
-        except (OSError, RecordError):
+        except FileNotFoundError:
+            return {}
+        except (OSError, RecordError) as error:
+            print(f"left out: {error}", file=sys.stderr)
             return {}
         return {f"{one['section']}/{one['id']}": one["verdict"] for one in claims}
 

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from relearn.cli import adopt, check_jobs, jobs
+from relearn.cli import adopt, check_jobs, jobs, output_folder
 from relearn.cli.jobs import Job
 from relearn.runs import atomic_files, provenance, record
 from relearn.runs.node import jobs_file, parts
@@ -65,6 +65,10 @@ def main(args: argparse.Namespace) -> int:
     """Prepare the data, write the pack, and print what it holds."""
     if args.part_mib < 4:
         raise ValueError(f"--part-mib: found {args.part_mib}, allowed is 4 or more")
+    folder = args.out.parent
+    if args.out.is_dir():
+        raise ValueError(f"--out {args.out}: found a folder, allowed: a file")
+    output_folder.check("--out", folder)
     plan = [job for job in jobs.plan(args.study, {"scale": args.scale} if args.scale else {}) if job.record]
     chosen: list[Job] = []
     if args.check:
@@ -73,8 +77,14 @@ def main(args: argparse.Namespace) -> int:
     left = [job for job in plan if check_jobs.needs_torch(job)] if args.check else to_do(plan)
     if not left:
         raise ValueError("nothing to pack: every run of these targets is done here")
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    written, files = write(args.out, left, args.part_mib * parts.MIB, [job.run for job in chosen])
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_files.staged(folder) as new:  # an older pack stays whole until this one is
+        made, files = write(new / args.out.name, left, args.part_mib * parts.MIB, [job.run for job in chosen])
+    written = [folder / path.name for path in made]
+    for path in folder.iterdir():
+        match = parts.PART.fullmatch(path.name)
+        if match and match[1] == f"{args.out.stem}.data" and path not in written:
+            path.unlink()  # of the older pack
     steps = {(job.study, job.step) for job in left}
     print(
         f"{len(left)} jobs of {len(steps)} steps, {len(plan) - len(left)} are done here; {files} files of data"
@@ -161,7 +171,6 @@ def write(out: Path, left: Sequence[Job], limit: int, chosen: Sequence[str] = ()
             add_file = writer.add_images if path.name == "data.safetensors" else writer.add
             add_file(name, path.read_bytes())
             count += 1
-        out.unlink(missing_ok=True)  # it would not fit the new parts
     found = writer.paths if count else []
     for path in writer.paths[len(found) :]:
         path.unlink()

@@ -1,11 +1,12 @@
 """relearn power: how many seeds, targets or samples would decide each undecided claim, and at what cost.
 
-It reads the records of a scale from results/<scale>, or the published ones if there are none.
+It reads the records of a scale from results/<scale>, or the published ones if there are none (of a claim's study).
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ def main(args: argparse.Namespace) -> int:
     Raises:
         ValueError: an unknown claim or scale, or no records.
     """
-    from relearn.cli import targets
+    from relearn.cli import show, targets
     from relearn.params.places import place
     from relearn.report import claim_cost, claims, designs, undecided, undecided_formats
     from relearn.studies import parameters
@@ -39,13 +40,14 @@ def main(args: argparse.Namespace) -> int:
     asked = args.claim and args.claim.removeprefix(targets.CLAIM)
     folders = {study.name: study.reported for study in all_studies()}
     ids = [(study, name) for study, entries in claims.load(folders).items() for name in entries]
-    if not any(asked in (None, name, f"{study}.{name}") for study, name in ids):  # judging takes a while
+    studies = {study for study, name in ids if asked in (None, name, f"{study}.{name}")}
+    if not studies:  # said at once, because judging takes a while
         from relearn.params.messages import guess
 
         meant = guess(asked, [name for _, name in ids])
         hint = f", nearest: {meant}" if meant else ""
         raise ValueError(f"claim: found {args.claim!r}{hint}; allowed: a name of `relearn list claims`")
-    judged, runs = judge(scale, args.root)
+    judged, runs = judge(scale, args.root or show.runs_of(studies, scale))
     wanted = [claim for claim in judged if asked in (None, claim.id, f"{claim.section}.{claim.id}")]
     found = undecided.all_of(
         wanted,
@@ -65,8 +67,8 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def judge(scale: str, root: Path | None = None) -> tuple[list[Claim], list[Run]]:
-    """The claims of a scale, judged from its records; and these records.
+def judge(scale: str, root: Path) -> tuple[list[Claim], list[Run]]:
+    """The claims of a scale, judged from its records below ``root``; and these records.
 
     Raises:
         ValueError: no valid record.
@@ -75,12 +77,13 @@ def judge(scale: str, root: Path | None = None) -> tuple[list[Claim], list[Run]]
     from relearn.report.quantities import Evidence
     from relearn.studies.study import all_studies
 
-    own = Path("results", scale)
-    root = root or (own if (own / "runs").is_dir() else Path("results", "published", scale))
     found, problems = runs.load(root, scale)
     if not found:
         first = f"; the first of {len(problems)}: {problems[0]}" if problems else ""
         raise ValueError(f"--root {root}: no sound record of scale {scale}{first}")
+    for problem in problems:
+        if not problem.endswith(f", allowed: {scale}"):  # a record of another scale is in order
+            print(f"left out: {problem}", file=sys.stderr)
     studies = all_studies()
     parts = {study.name: study.part("claims") for study in studies}
     sections = {name: claims.Section(part.PREDICATES, part.power) for name, part in parts.items()}

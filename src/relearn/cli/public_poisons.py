@@ -89,7 +89,7 @@ def victims_of(args: argparse.Namespace, protocol: Protocol) -> list[tuple[str, 
     """Role and file of each victim, or name twice for one that is trained from scratch.
 
     Raises:
-        ValueError: none, an unknown role or network, or no such file.
+        ValueError: none, an unknown role or network, or no such file (FileNotFoundError).
     """
     allowed = " ".join(one if protocol.from_scratch else f"{one}=FILE" for one in protocol.victims)
     if not args.victims:
@@ -101,7 +101,7 @@ def victims_of(args: argparse.Namespace, protocol: Protocol) -> list[tuple[str, 
         if role not in protocol.victims or bool(equals) == protocol.from_scratch:
             raise ValueError(f"--victims: found {word}, allowed with {protocol.name}: {allowed}")
         if equals and not Path(file).is_file():
-            raise ValueError(f"--victims: found {word}, no such file")
+            raise FileNotFoundError(f"--victims: found {word}, no such file")
         found.append((role, file if equals else role))
     return found
 

@@ -77,6 +77,7 @@ def main(args: argparse.Namespace) -> int:
     asked = argparse.Namespace(**vars(args), root=None, artefact=None, cores=None)
     values, found, problems = render.inputs(asked)
     target = args.to or PUBLISHED / asked.scale
+    _check(target)
     if args.add and not args.study:
         raise ValueError("--add: found no --study, allowed: with at least one")
     if args.study:
@@ -91,7 +92,7 @@ def main(args: argparse.Namespace) -> int:
         problems = [*problems, *broken]
     found.sort(key=lambda run: run.folder)
     if problems:
-        raise ValueError(f"{problems[0]} (of {len(problems)} records that cannot be published)")
+        raise RecordError(f"{problems[0]} (of {len(problems)} records that cannot be published)")
     page = target / "README.md"
     before = page.read_text(encoding="utf-8") if page.is_file() else ""
     parts = published_set.in_parts(before)
@@ -140,6 +141,18 @@ def main(args: argparse.Namespace) -> int:
             before, now = (word.replace("_", " ") for word in one.words)
             print(f"{one.name}: {before} before, {now} now")
     return 0
+
+
+def _check(target: Path) -> None:
+    """Refuse a folder of other files: what is no part of the new set would be removed from it."""
+    from relearn.runs.run_store import is_store
+
+    there = target.iterdir() if target.is_dir() else ()
+    # a person may write the page first; what a killed call leaves is hidden
+    if any(one.name != "README.md" and one.name[0] != "." for one in there) and not is_store(target):
+        raise ValueError(
+            f"--to {target}: found a folder with other files, allowed: a new or empty folder, or a published set"
+        )
 
 
 def _same(values: dict[str, Any], fresh: Sequence[Run], kept: Sequence[Run], any_code: bool) -> list[Run]:

@@ -20,7 +20,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from relearn.cli import checkout, json_object, output_folder
+from relearn.cli import checkout, json_object, output_folder, seed_number
 from relearn.cli.robustness_table import table
 from relearn.steps.csv_rows import write_rows
 from relearn.studies.robustness.steps import array_sets, folder_sets
@@ -112,7 +112,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto | cpu | cuda | cuda:N")
     parser.add_argument("--precision", default="fp32", choices=("fp32", "bf16"))
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed_number, default=0)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -178,6 +178,9 @@ def check(args: argparse.Namespace) -> None:
     for name, there in args.sets:
         if not there.exists():
             raise FileNotFoundError(f"--set {name}: no folder or file {there}")
+        if there.is_dir() == (name == TEST):
+            found, allowed = ("a folder", "a file") if name == TEST else ("a file", "a folder")
+            raise ValueError(f"--set {name}: found {found} {there}, allowed: {allowed}")
     for option, file in (("--reference", args.reference), ("--real-labels", args.real_labels)):
         if file is not None and not file.is_file():
             raise FileNotFoundError(f"{option} {file}: no such file")

@@ -10,7 +10,7 @@ import argparse
 import contextlib
 import io
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def main(args: argparse.Namespace) -> int:
             f"--from {args.source}: no runs in it; allowed: a folder with runs/ or runs.parquet"
         )
     for target in wanted:
-        source = args.source or runs_of(target, scale)
+        source = args.source or runs_of(target.studies, scale)
         if source != RESULTS / scale and not args.source:
             print(
                 f"no run of {' or '.join(target.studies)} in {RESULTS / scale}: shown from {source}",
@@ -62,12 +62,13 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def runs_of(target: Target, scale: str) -> Path:
-    """The folder of results, or the published set if only that has runs of the target's studies."""
+def runs_of(studies: Iterable[str], scale: str) -> Path:
+    """The folder of results, or the published set if only that has runs of the studies."""
+    from relearn.runs import record_file
     from relearn.runs.run_store import is_store
 
     own, published = RESULTS / scale, RESULTS / PUBLISHED / scale
-    here = any((own / "runs" / study).is_dir() for study in target.studies)
+    here = any(record_file.files(own / "runs" / study) for study in studies)
     return own if here or not is_store(published) else published
 
 

@@ -8,6 +8,7 @@ kept; the others get safe defaults.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import socket
 import subprocess
@@ -117,7 +118,7 @@ def server_command(uri: str, artifacts: str, host: str, port: int) -> list[str]:
 
 
 def free_port(host: str, first: int) -> int:
-    """The first free port from `first` on; ValueError if fifty in a row, or all up to the last, are taken."""
+    """The first free port from `first` on; ValueError if fifty in a row, or all up to the last, are taken, or for a foreign host."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ports = range(first, min(first + TRIES, LAST + 1))
     for port in ports:
@@ -125,7 +126,9 @@ def free_port(host: str, first: int) -> int:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((host, port))
-            except OSError:
-                continue
+            except OSError as error:
+                if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                    continue
+                raise ValueError(f"--host {host}: {error}; allowed: an address of this machine") from None
             return port
     raise ValueError(f"--port {first}: taken, and the next {len(ports) - 1} too; choose another")

@@ -314,13 +314,13 @@ def test_the_verb_prints_scores_beside_the_published_table(
     assert [one["role"] for one in record["victims"]] == ["white_box", "black_box"]
     assert record["scores"][0]["trials"] == 3 and record["trials"]["count"] == 3
     assert (tmp_path / "own/benchmark.csv").read_text().count("\n") == 7
-    for more, said in (
-        ([], "--victims: found none, allowed with schwarzschild-transfer-v1: white_box=FILE"),
-        (["--victims", "ResNet18"], "--victims: found ResNet18"),
-        (["--victims", "white_box=none.safetensors"], "no such file"),
-        (["--victims", victims[0], "--eps", "0.1"], "--eps: found 0.1"),
+    for more, said, status in (
+        ([], "--victims: found none, allowed with schwarzschild-transfer-v1: white_box=FILE", 2),
+        (["--victims", "ResNet18"], "--victims: found ResNet18", 2),
+        (["--victims", "white_box=none.safetensors"], "no such file", 3),
+        (["--victims", victims[0], "--eps", "0.1"], "--eps: found 0.1", 2),
     ):
-        assert cli.main([*words, *more]) == 2
+        assert cli.main([*words, *more]) == status
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
     assert cli.main(["setups", SMALL.name, "--trials"]) == 0
