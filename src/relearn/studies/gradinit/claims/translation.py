@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from functools import partial
 from statistics import fmean
 
 from relearn.report.comparisons import Finding, finding
@@ -79,13 +80,10 @@ def no_warmup_sgd(evidence: Evidence) -> Finding:
     losses = {start: _searched_loss(evidence, start) for start in found}
     chosen = min(found, key=lambda start: losses[start], default="")
     ours, name = found.pop(chosen, Sample("post_ln", {}, ())), "SGD: GradInit - Admin"
-    kept = {"unit": "bleu", "role": "translation"}
+    against = partial(difference, right=theirs, claimed=Above(0.0), unit="bleu", role="translation")
     notes = [f"Admin: {recipe}", *([f"GradInit: {chosen}"] if found else [])]
-    main = difference(name, ours, theirs, Above(0.0), **kept, notes=notes)
-    others = [
-        difference(f"SGD: {start} - Admin", one, theirs, Above(0.0), **kept, decides=False)
-        for start, one in found.items()
-    ]
+    main = against(name, ours, notes=notes)
+    others = [against(f"SGD: {start} - Admin", one, decides=False) for start, one in found.items()]
     made = finding({name: main})
     return Finding([*made.parts, *filter(None, others)], made.missing)
 
@@ -95,5 +93,6 @@ def _searched_loss(evidence: Evidence, start: str) -> float:
     where = {"network": "post_ln_tuning", "initialisation": start}
     losses = defaultdict(list)
     for run in evidence.of(LOSS, where):
-        losses[run.labels["tried"]].append(run.metrics.get("valid_loss_nats", math.inf))
+        loss = run.metrics.get("valid_loss_nats")
+        losses[run.labels["tried"]].append(math.inf if loss is None else loss)
     return min((fmean(each) for each in losses.values()), default=math.inf)
