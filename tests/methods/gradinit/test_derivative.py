@@ -128,7 +128,7 @@ def test_the_derivative_of_the_objective_is_that_of_finite_differences(norm, kin
 @pytest.mark.parametrize("kind", ["sgd", "adam"])
 @pytest.mark.parametrize("kept", [False, True], ids=["repeated", "kept"])
 def test_the_derivative_of_the_constraint_is_that_of_finite_differences(norm, kind, kept):
-    """Also: a forward graph that was kept gives what a repeated forward pass gives, which draws the same random numbers."""
+    """Also: a forward graph that was kept gives what a repeated forward pass gives, with the same draws."""
     model, pool, scales, settings = problem(norm, kind)
     first, second = halves(pool, 0.5)
     derivative = Derivative(ScaledWeights(model), cross_entropy, **{**settings, "gamma": 1e-9})

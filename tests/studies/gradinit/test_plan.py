@@ -47,7 +47,7 @@ def test_densenet_has_batches_of_64(network: str) -> None:
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_a_search_sees_as_many_images_with_the_batches_of_densenet(scale: str) -> None:
+def test_a_search_with_other_batches_sees_as_many_images(scale: str) -> None:
     """One epoch at scale paper: 390 iterations of 128 images, 780 of 64."""
     family = PLANS[scale]["initialise"]
     every = [family.settings_of(**cell) for cell in family.cells if cell["suite"] == "grid"]

@@ -54,7 +54,7 @@ class _Normalise(torch.autograd.Function):
 
 
 class _NormaliseBackward(torch.autograd.Function):
-    """As for products, the gradients of a and b have a graph but no values."""
+    """The gradients of a and b have a graph but no values."""
 
     @staticmethod
     def forward(

@@ -126,7 +126,7 @@ class _Product(torch.autograd.Function):
 
 class _ProductBackward(torch.autograd.Function):
     """The gradients of a product as functions of x, w and gy. Those of w and b have a graph but no values, because the values are
-    never used: w and b are tensors of θ (``Stage.ends_at``)."""
+    never used (``Stage.ends_at``)."""
 
     @staticmethod
     def forward(
