@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_increases_at_equal_loss() -> None:
-    """The control of ``smallest_max_increase`` at small: the same sample, losses in the two networks of a ratio up to 1.25."""
+    """The control of ``smallest_max_increase`` at small: the same sample, losses in the two networks with a ratio of at most 1.25."""
     from relearn.report import yaml_file
 
     rows = pandas.read_parquet(ROOT / "results/published/small/rows.parquet")

@@ -79,7 +79,8 @@ def no_warmup_sgd(evidence: Evidence) -> Finding:
     }
     losses = {start: _searched_loss(evidence, start) for start in found}
     chosen = min(found, key=lambda start: losses[start], default="")
-    ours, name = found.pop(chosen, Sample("post_ln", {}, ())), "SGD: GradInit - Admin"
+    ours = found.pop(chosen, Sample("post_ln", {}, ()))
+    name = "SGD: GradInit - Admin"
     against = partial(difference, right=theirs, claimed=Above(0.0), unit="bleu", role="translation")
     notes = [f"Admin: {recipe}", *([f"GradInit: {chosen}"] if found else [])]
     main = against(name, ours, notes=notes)
