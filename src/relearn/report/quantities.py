@@ -184,6 +184,7 @@ class Evidence:
         self.runs = list(runs)
         self._effective: dict[tuple[str, str], set[Key]] = {}
         self._columns: dict[str, dict[Run, float]] = {}
+        self._found: dict[tuple[str, str], list[Run]] = {}
 
     @cached_property
     def table(self) -> pandas.DataFrame:
@@ -202,8 +203,12 @@ class Evidence:
         return self._columns[metric]
 
     def of(self, name: str, *filters: Where) -> list[Run]:
-        """The runs that measure this quantity, including diverged ones."""
-        return select(self._by_step.get(quantity(name).step, ()), *filters)
+        """The runs that measure this quantity, including diverged ones; a table, its coverage and claims ask for the same cells."""
+        step = quantity(name).step
+        asked = (step, repr(filters))
+        if asked not in self._found:
+            self._found[asked] = select(self._by_step.get(step, ()), *filters)
+        return list(self._found[asked])
 
     @cached_property
     def _by_step(self) -> dict[str, list[Run]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -337,10 +338,13 @@ def _crossed_means(
     return (weights[hit] @ values) / totals[hit, None]
 
 
+@lru_cache(maxsize=16)
 def _draws(groups: int, resamples: int, seed: int = SEED) -> np.ndarray:
-    """The number of times each cluster is drawn, (resamples, groups)."""
+    """The number of times each cluster is drawn, (resamples, groups); read-only, because calls share it."""
     generator = np.random.default_rng(seed)
-    return generator.multinomial(groups, np.full(groups, 1 / groups), size=resamples).astype(float)
+    drawn = generator.multinomial(groups, np.full(groups, 1 / groups), size=resamples).astype(float)
+    drawn.flags.writeable = False
+    return drawn
 
 
 def t_quantile(level: float, freedom: float) -> float:

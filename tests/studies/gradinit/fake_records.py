@@ -182,7 +182,7 @@ class Chapter:
         if network in ("VGG-19-BN", "ResNet-110-BN"):
             names += ["gradinit_fix_bn", "gradinit_only_bn"]
         if network == "VGG-19-BN":
-            names += ["gradinit_free_0.5", "gradinit_free_1", "gradinit_free_1_large_tau"]
+            names += ["gradinit_tuned", "gradinit_free_0.5", "gradinit_free_1", "gradinit_free_1_large_tau"]
         return names
 
     def write(self, root: Path) -> Path:

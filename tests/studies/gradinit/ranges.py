@@ -88,6 +88,8 @@ RANGES: dict[str, Range] = {
     f"{G}.first_steps.seeds": ([[], [0, 5]], [[1, 1], [-1], 3]),
     f"{G}.tuning.metainit.seeds": ([[], [100]], [[7, 7], [-1]]),
     f"{G}.tuning.metainit.factors": ([[], [0.1, 3]], [[0], [1.0, 1.0]]),
+    f"{G}.tuning.gradinit.seeds": ([[], [100]], [[7, 7], [-1]]),
+    f"{G}.tuning.gradinit.factors": ([[], [0.1, 3]], [[0], [1.0, 1.0]]),
     f"{G}.tuning.translation.seeds": ([[], [100]], [[7, 7], [-1]]),
     f"{G}.tuning.translation.taus": ([[], [0.1, 1]], [[0], [0.1, 0.1]]),
     f"{G}.tuning.translation.sgd_rates": ([[], [0.1, 1]], [[0], [0.1, 0.1]]),
@@ -126,7 +128,13 @@ RULES: list[Rule] = [
     rule(f"{G}.train.test_images", 497, 498),
     rule(f"{G}.extra_seeds.seeds", [1], [1, 0], at="[1]"),
     *(  # a seed that chooses decides nothing else
-        rule(f"{G}.tuning.{name}.seeds", [1], [1, 0], at="[1]") for name in ("metainit", "translation")
+        rule(f"{G}.tuning.{name}.seeds", [1], [1, 0], at="[1]")
+        for name in ("metainit", "gradinit", "translation")
+    ),
+    (  # without a search it would be GradInit under another name
+        {f"{G}.networks.gradinit_tuned": ["VGG-19"]},
+        {f"{G}.networks.gradinit_tuned": ["VGG-19"], f"{G}.tuning.gradinit.factors": []},
+        f"{G}.networks.gradinit_tuned",
     ),
     rule(f"{T}.network.dim", 8, 10),
     ({f"{T}.network.heads": 1}, {f"{T}.network.heads": 1, f"{T}.network.dim": 7}, f"{T}.network.dim"),

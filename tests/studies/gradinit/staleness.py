@@ -135,7 +135,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     *(
         (f"{G}.networks.{name}", NEW_RUNS, started("grid", MORE, f"{name}{rest}"))
         for pattern, rest in (
-            ("gradinit_fix_bn gradinit_only_bn", ""),
+            ("gradinit_fix_bn gradinit_only_bn gradinit_tuned", ""),
             ("gradinit_overlap gradinit_free gradinit_penalty", "_*"),
         )
         for name in pattern.split()
@@ -161,7 +161,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         NEW_RUNS | {STATISTICS},
         [*(f"{step}/first_steps/*/seed1" for step in (INIT, LEARN, STATISTICS)), "render"],
     ),
-    (f"{G}.tuning.*", {INIT, LEARN}, []),  # either no seeds or nothing to try
+    (f"{G}.tuning.*", {INIT, LEARN}, []),  # no seeds, nothing to try, or no network to try it on
     (f"{G}.translation.other_seeds", {INIT, LEARN, TRANSLATE, STATISTICS}, []),  # there is one seed
     (f"{G}.first_steps.networks", NEW_RUNS, started("first_steps", MORE)),
     (f"{G}.first_steps.initialisations", NEW_RUNS, started("first_steps", VGG, "metainit")),

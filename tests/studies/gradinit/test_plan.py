@@ -129,7 +129,11 @@ def test_every_seed_of_a_start_takes_its_tau_from_the_same_trainings_with_other_
     families = PLANS["small"]
     own = parameters.load(ROOT / "params.yaml", scale="small")["gradinit"]
     expected = {
-        "initialise": {("VGG-19", "metainit"), ("VGG-19-BN", "metainit")},
+        "initialise": {
+            ("VGG-19", "metainit"),
+            ("VGG-19-BN", "metainit"),
+            ("VGG-19-BN", "gradinit_tuned"),
+        },
         "initialise_translation": {
             ("post_ln", name) for name in ("gradinit", "gradinit_sgd", "gradinit_sgd_lr0.05")
         },
@@ -155,10 +159,11 @@ def test_every_seed_of_a_start_takes_its_tau_from_the_same_trainings_with_other_
         assert asked.keys() == wanted and all(len(paths) == 1 for paths in asked.values())
         read |= {path for paths in asked.values() for many in paths for path in many}
     assert read == set(tuned)
-    images, words = (own["tuning"][name] for name in ("metainit", "translation"))
-    assert len(tuned) == 2 * len(images["factors"]) * len(images["seeds"]) + len(words["seeds"]) * (
-        3 * len(words["taus"]) + len(words["sgd_rates"])
-    )
+    metainit, gradinit, words = (own["tuning"][name] for name in ("metainit", "gradinit", "translation"))
+    assert len(tuned) == sum(
+        networks * len(search["factors"]) * len(search["seeds"])
+        for networks, search in ((2, metainit), (1, gradinit))
+    ) + len(words["seeds"]) * (3 * len(words["taus"]) + len(words["sgd_rates"]))
     for family, run in tuned.values():  # a candidate differs from the deciding run in the tried value alone
         cell = {key: value for key, value in run.items() if key not in ("seed", "tried")}
         start = {key: value for key, value in cell.items() if key != "recipe"}

@@ -121,13 +121,16 @@ def palette(image: Drawing) -> Drawing:
     import numpy as np
     from PIL import Image
 
-    drawn = np.asarray(image).astype(int)
-    _, where, counts = np.unique(drawn.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
-    frequent = (counts >= FREQUENT * counts.sum())[where.ravel()]
+    drawn = np.asarray(image).reshape(-1, 3)
+    packed = drawn.astype(np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
+    _, first, counts = np.unique(packed, return_index=True, return_counts=True)
+    # one pixel of each frequent colour: pixels of one colour change equally
+    frequent = first[counts >= FREQUENT * counts.sum()]
+    wanted = drawn[frequent].astype(int)
     for colours in COLOURS:
         found = image.quantize(colours, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-        change = np.abs(np.asarray(found.convert("RGB")).astype(int) - drawn).reshape(-1, 3).max(1)
-        if change[frequent].max(initial=0) <= NEAR:
+        given = np.asarray(found.convert("RGB")).reshape(-1, 3)[frequent].astype(int)
+        if np.abs(given - wanted).max(initial=0) <= NEAR:
             break
     return found
 

@@ -74,6 +74,7 @@ FirstInitialisation = Literal[
     "gradinit_fix_bn",
     "gradinit_only_bn",
 ]
+GridInitialisation = Literal[FirstInitialisation, "gradinit_tuned"]
 Networks = Distinct0[NetworkName]
 
 
@@ -187,6 +188,7 @@ class ImageGrid(Section):
     gradinit_penalty: Networks
     gradinit_fix_bn: Networks
     gradinit_only_bn: Networks
+    gradinit_tuned: Networks
     xavier: Networks
     orthogonal: Networks
     lsuv: Networks
@@ -256,7 +258,7 @@ class ExtraSeeds(Section):
     """Additional seeds for SGD training of the given networks from the given initialisations."""
 
     networks: Networks
-    initialisations: Distinct0[FirstInitialisation]
+    initialisations: Distinct0[GridInitialisation]
     seeds: OwnSeeds
 
 
@@ -290,11 +292,23 @@ class GradInit(Section):
         """Seeds that choose a rate decide nothing else."""
         for name, others in (
             ("metainit", [*self.seeds, *self.extra_seeds.seeds]),
+            ("gradinit", [*self.seeds, *self.extra_seeds.seeds]),
             ("translation", self.translation.seeds or self.seeds),
         ):
             for index, seed in enumerate(getattr(self.tuning, name).seeds):
                 if seed in others:
                     yield ("tuning", name, "seeds", index), f"found {seed}, allowed: none that trains, too"
+
+    @check
+    def _search(self) -> Iterator[Conflict]:
+        """GradInit with a tuned tau is GradInit without a search."""
+        search = self.tuning.gradinit
+        if self.networks.gradinit_tuned and not (search.seeds and search.factors):
+            found = f"found {len(self.networks.gradinit_tuned)} networks"
+            yield (
+                ("networks", "gradinit_tuned"),
+                f"{found}, allowed: none without seeds and factors of tuning.gradinit",
+            )
 
     @check
     def _batches(self) -> Iterator[Conflict]:

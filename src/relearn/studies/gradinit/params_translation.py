@@ -142,8 +142,8 @@ class Translation(Section):
     probe: ProbeTranslation
 
 
-class TuneMetaInit(Section):
-    """``factors`` of MetaInit's tau by Adam, tried with these seeds; none: it keeps its tau."""
+class TuneTau(Section):
+    """``factors`` of an initialisation's own tau, tried with these seeds; none: it keeps its tau."""
 
     seeds: OwnSeeds
     factors: Distinct0[Positive]
@@ -158,5 +158,6 @@ class TuneTranslation(Section):
 
 
 class Tuning(Section):
-    metainit: TuneMetaInit
+    metainit: TuneTau
+    gradinit: TuneTau
     translation: TuneTranslation

@@ -26,8 +26,10 @@ from relearn.studies.gradinit.plan.methods import (
 GRID, FIRST_STEPS, IMAGENET = "grid", "first_steps", "imagenet"
 STARTED = {"weights": "weights.safetensors", "scales": "scales.csv", "history": "history.csv"}
 """What `initialise` writes."""
+SEARCHES = {"metainit": "metainit", "gradinit_tuned": "gradinit"}
+"""Initialisations whose tau a search chooses, with their keys of `tuning`."""
 TUNED_ON = {"held_out": 0.1, "test_images": 0}
-"""MetaInit's tau is chosen on a tenth of the training images, all of them: no test image takes part."""
+"""A search chooses tau on a tenth of the training images, all of them: no test image takes part."""
 Start = tuple[str, str]  # network, initialisation
 
 
@@ -59,19 +61,29 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         more = cell and network in extra["networks"] and initialisation in extra["initialisations"]
         return [*own["seeds"], *(extra["seeds"] if more else [])]
 
-    tuning, taus = own["tuning"]["metainit"], own["initialise"]["metainit_adam"]["tau"]
+    tuning = {name: own["tuning"][key] for name, key in SEARCHES.items()}
+    taus = {
+        (network, name): arguments_for_images(own, network, name)["tau"]
+        for name in SEARCHES
+        for network in own["networks"][name]
+    }
     candidates = [
-        {"network": network, "initialisation": "metainit", "tried": f"tau{factor * taus[network]:g}"}
-        for network in own["networks"]["metainit"]
-        for factor in tuning["factors"]
-        if tuning["seeds"]
+        {"network": network, "initialisation": name, "tried": f"tau{factor * tau:g}"}
+        for (network, name), tau in taus.items()
+        for factor in tuning[name]["factors"]
+        if tuning[name]["seeds"]
     ]
 
+    def seeds_of_search(initialisation: str, **cell: str) -> list[int]:
+        return list(tuning[initialisation]["seeds"])
+
     def tried(suite: str, network: str, initialisation: str, seed: str) -> list[str]:
-        """The trainings that choose MetaInit's tau, the same for each seed."""
-        cells = [cell for cell in candidates if cell["network"] == network]
-        of_metainit = (suite, initialisation) == (GRID, "metainit")
-        return [tune_train.path(**cell, seed=one) for cell in cells * of_metainit for one in tuning["seeds"]]
+        """The trainings that choose tau, the same for each seed."""
+        wanted = (network, initialisation) if suite == GRID else None
+        cells = [cell for cell in candidates if (cell["network"], cell["initialisation"]) == wanted]
+        return [
+            tune_train.path(**cell, seed=one) for cell in cells for one in tuning[initialisation]["seeds"]
+        ]
 
     initialise = Family(
         study="gradinit",
@@ -114,8 +126,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         initialise,
         folder="tuning/{network}/{initialisation}/{tried}",
         cells=candidates,
-        seeds=tuning["seeds"] or own["seeds"],
-        cell_seeds=None,
+        cell_seeds=seeds_of_search,
         inputs={"data": data(GRID)},
         settings=lambda network, initialisation, tried: with_tau(
             recipe.initialise(GRID, network, initialisation), tried
@@ -128,8 +139,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         train,
         folder=tune.folder,
         cells=candidates,
-        seeds=tune.seeds,
-        cell_seeds=None,
+        cell_seeds=seeds_of_search,
         inputs={"data": data(GRID), "start": tune.files["weights"]},
         settings=lambda network, initialisation, tried: {
             **recipe.train(GRID, network, initialisation, "sgd"),
