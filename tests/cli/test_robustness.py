@@ -103,7 +103,7 @@ def test_a_file_of_ours_says_itself_what_it_is(place: Path, tmp_path: Path) -> N
     assert told["sets"][0]["samples_count"] == 12 and told["model"]["name"] == VIT["name"]
 
 
-def test_prepared_test_images_are_a_set(tmp_path: Path) -> None:
+def test_prepared_test_images_are_a_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from relearn.runs import record
 
     what: dict[str, Any] = {"study": "poisoning", "paper": "zhu2022", "step": "prepare", "scale": "mini"}
@@ -124,6 +124,8 @@ def test_prepared_test_images_are_a_set(tmp_path: Path) -> None:
     again = [str(tmp_path / "b/sets.csv"), "--corruptions", "fog", "--seed", "1"]
     assert run(tmp_path / "c", *words, "--images", "20", "--reference", *again) == 0
     assert read(tmp_path / "c")["metrics"]["mce_frac"] == pytest.approx(1)
+    assert run(tmp_path / "d", *words, "--reference", *again, "--severities", "1,3") == 2
+    assert "found severities 1,2,3,4,5, allowed: those of --severities, 1,3" in capsys.readouterr().err
 
 
 def test_bad_images_are_counted_and_listed(
@@ -222,6 +224,11 @@ def test_a_wrong_call_is_one_line(place: Path, tmp_path: Path, capsys: pytest.Ca
         (["--cropped-ratio", "nan"], 2, "--cropped-ratio: found nan, allowed: above 0, at most 1"),
         (["--severities", "1,9"], 2, "--severities: found 9, allowed: 1 to 5"),
         (["--pgd-steps", "0"], 2, "--pgd-steps: found 0, allowed: at least 1"),
+        (
+            ["--pgd-eps", "0.1", "--pgd-steps", "1"],
+            2,
+            "--pgd-steps: found 1, allowed: at least 2, or --pgd-unchecked: the checks add larger steps",
+        ),
         (["--reference", "nowhere.csv"], 3, "--reference nowhere.csv: no such file"),
         (["--real-labels", "nowhere.json"], 3, "--real-labels nowhere.json: no such file"),
     ],

@@ -172,8 +172,8 @@ def test_the_report_says_design_widths_and_what_deviates() -> None:
     planned = stats.t.ppf(0.975, 3) * 0.2 / 2
     assert lines[0] == "design: a minus b 4 seeds, 1 CPU h (records)"
     assert (
-        f"half-width of a - b: planned {100 * planned:.3g} points, achieved 20.5 points; wider than the distance from the claimed value "
-        "to the bound, so this n could hardly decide" in lines
+        f"half-width of a - b: planned {100 * planned:.3g} points (wider than the distance from the claimed value "
+        "to the bound: hardly enough to decide); achieved 20.5 points" in lines
     )
     assert "deviates from the design: study.seeds: [0], designed [0, 1]" in lines
     assert lines[-1] == "the design needs: a pilot"

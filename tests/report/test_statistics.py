@@ -217,6 +217,24 @@ def test_victims_of_one_target_that_fall_together_count_once():
     )
 
 
+@pytest.mark.parametrize(("targets", "attacks"), [(16, 10), (50, 4), (20, 1)])
+def test_a_failure_never_narrows_the_interval(targets, attacks):
+    """Nor does a success among failures. A lone failure shows no agreement within its target, and without the limit it would."""
+    clusters = np.repeat(range(targets), attacks)
+    outcomes = np.ones(targets * attacks)
+    before = clustered_share(outcomes, clusters)
+    for failed in range(1, targets // 2):
+        outcomes[(failed - 1) * attacks] = 0.0
+        after = clustered_share(outcomes, clusters)
+        other = clustered_share(1 - outcomes, clusters)
+        assert after.low <= before.low and (other.low, other.high) == pytest.approx(
+            (1 - after.high, 1 - after.low)
+        )
+        before = after
+    lone = clopper_pearson(targets * attacks - 1, targets * attacks).low
+    assert (lone > 0.025 ** (1 / targets)) == (attacks > 1)
+
+
 def test_the_interval_of_clustered_shares_covers_the_truth():
     generator = np.random.default_rng(6)
     clusters = np.repeat(range(20), 4)

@@ -13,7 +13,7 @@ from relearn.report.comparisons import Comparison, Units
 from relearn.report.designs import Design, Measure
 from relearn.report.runs import Run
 from relearn.report.seeds import Sample, difference, level
-from relearn.report.statistics import Interval
+from relearn.report.statistics import Interval, clopper_pearson
 from relearn.report.verdicts import Above, Below, Within
 
 DESIGN = Design(
@@ -126,6 +126,13 @@ def test_a_clustered_share_needs_more_units_by_its_design_effect() -> None:
     near = replace(DESIGN, measures=(Measure("text", claimed=0.99),))
     trials = power.trials_for_share(0.99, 0.97)
     assert trials is not None and found(claim(share), near).need == math.ceil(trials * 4 / 4)
+    many = replace(
+        units, values=(0.5, 1.0) * 5, trials=80.0, effective=80.0
+    )  # eight trials each that differ within a target
+    share = part([0.3], Above(0.97, strict=False), unit="fraction", units=many)
+    assert math.ceil(trials / 8) < 122 and found(claim(share), near).need == 122
+    for agreeing in (121, 122):
+        assert (clopper_pearson(agreeing, agreeing).low >= 0.97) == (agreeing == 122)
 
 
 def test_reasons_that_more_units_do_not_remove_are_named() -> None:

@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -184,7 +185,25 @@ def check(args: argparse.Namespace) -> None:
     for option, file in (("--reference", args.reference), ("--real-labels", args.real_labels)):
         if file is not None and not file.is_file():
             raise FileNotFoundError(f"{option} {file}: no such file")
+    if args.reference is not None:
+        _same_severities(args.reference, args.severities)
+    if args.pgd_eps and args.pgd_steps < 2 and not args.pgd_unchecked:
+        allowed = "at least 2, or --pgd-unchecked: the checks add larger steps"
+        raise ValueError(f"--pgd-steps: found {args.pgd_steps}, allowed: {allowed}")
     output_folder.check("--out", args.out)
+
+
+def _same_severities(reference: Path, wanted: Sequence[int]) -> None:
+    """The summed errors of mCE are only comparable over the same severities."""
+    import csv
+
+    with reference.open(newline="", encoding="utf-8") as file:
+        found = sorted({int(row["severity"]) for row in csv.DictReader(file) if row.get("severity")})
+    if found and found != sorted(set(wanted)):
+        numbers, allowed = (",".join(map(str, each)) for each in (found, sorted(set(wanted))))
+        raise ValueError(
+            f"--reference {reference}: found severities {numbers}, allowed: those of --severities, {allowed}"
+        )
 
 
 def network(args: argparse.Namespace) -> tuple[VisionClassifier, Decoding]:

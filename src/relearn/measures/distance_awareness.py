@@ -14,8 +14,9 @@ so that t counts standard deviations of the data per coordinate, and for scalar 
   show the effect of the trunk.
 
 Along each ray we measure the entropy of the prediction (mean field for a Gaussian-process head) and the head's variance. Far away
-in feature space the logits of a dense head are proportional to t, so its entropy decreases; random features are bounded, and v tends
-to the prior's :math:`\|\Phi\|^2 / \tau`.
+in feature space the logits of a dense head are proportional to t, so its entropy decreases; M random features are bounded, and
+their phases become independent, so v tends to :math:`\mathrm{tr}(\Sigma) / M` on average, which is at most the prior variance
+:math:`\|\Phi\|^2 / \tau` and falls with the number of training images.
 """
 
 from __future__ import annotations

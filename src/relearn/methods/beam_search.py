@@ -60,7 +60,7 @@ def beam_search(
         model: in eval mode (otherwise dropout is active); see :class:`Translator`.
         source: (B, S) int64, padded with 0, on the model's device.
         beam: hypotheses kept per sentence; 1 is greedy decoding.
-        max_length: (a, b): at most floor(a * n + b) tokens, EOS included, for a source of n tokens.
+        max_length: (a, b): at most floor(a * n + b) tokens, EOS included (the toolkit allows one more), for a source of n tokens.
         length_penalty: λ; 0 compares plain log-probabilities, larger values favour longer outputs.
 
     Raises:

@@ -67,12 +67,12 @@ def lines(design: Design, claim: Claim, values: Mapping[str, Any]) -> list[str]:
     for part, measure, planned, achieved in widths(design, claim):
         axis = distance.scale(part, measure)
         wide = (
-            "; wider than the distance from the claimed value to the bound, so this n could hardly decide"
+            " (wider than the distance from the claimed value to the bound: hardly enough to decide)"
             if axis and (planned or 0.0) > axis.unit
             else ""
         )
         found.append(
-            f"half-width of {part.name}: planned {_number(planned, part)}, achieved {_number(achieved, part)}{wide}"
+            f"half-width of {part.name}: planned {_number(planned, part)}{wide}; achieved {_number(achieved, part)}"
         )
     found += [f"deviates from the design: {line}" for line in deviations(design, values)]
     found += [f"the design needs: {line}" for line in design.needs]

@@ -105,6 +105,12 @@ def trials_for_share(share: float, bound: float, power: float = POWER, most: int
     return None
 
 
+def units_without_exception(share: float, bound: float) -> int:
+    """Fewest units, all of which agree with ``share``, whose Clopper-Pearson interval lies on its side of the bound."""
+    agree = bound if share > bound else 1 - bound
+    return math.ceil(math.log((1 - CONFIDENCE) / 2) / math.log(agree))
+
+
 def _fewest(power_at: Callable[[int], float], wanted: float) -> int | None:
     """Smallest n from 2 with this power, by doubling and bisection; assumes that power grows with n."""
     high = 2

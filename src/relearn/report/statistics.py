@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -95,7 +95,9 @@ def clustered_share(shares: Sequence[float], clusters: Sequence[Hashable], units
 
     Korn and Graubard 1998 (Survey Methodology 24, 193-201). The interval has a positive width even if all trials agree:
     G trials then count, because the trials of one cluster may go together. The more the clusters differ, the fewer trials count.
-    Clusters with a single binary outcome are independent trials. A single cluster with a mean between 0 and 1 gives [0, 1].
+    A failure never narrows the interval: a lone one makes clusters look independent, so its lower end is at most that of G successes in
+    G trials, and likewise above. Clusters with a single binary outcome are independent trials. A single cluster with a mean between 0 and
+    1 gives [0, 1].
 
     Raises:
         ValueError: no shares, lengths that differ, a share outside [0, 1], or units that are not positive.
@@ -103,7 +105,9 @@ def clustered_share(shares: Sequence[float], clusters: Sequence[Hashable], units
     p, trials = effective_trials(shares, clusters, units)
     if trials == 0:
         return Interval(p, 0.0, 1.0)
-    return clopper_pearson(p * trials, trials)
+    found, groups = clopper_pearson(p * trials, trials), len(set(clusters))
+    agree = clopper_pearson(groups, groups).low
+    return replace(found, low=min(found.low, agree), high=max(found.high, 1 - agree))
 
 
 def effective_trials(

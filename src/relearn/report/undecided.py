@@ -231,14 +231,18 @@ def _number(
 
 
 def _share(bound: float, units: Units, measure: Measure | None) -> tuple[int | None, str]:
-    """Number of units whose outcomes, with the records' design effect, show that a share is beyond its bound."""
+    """Number of units whose outcomes, with the records' design effect, show that a share is beyond its bound.
+
+    At least as many as would show it without an exception: a failure never narrows the interval.
+    """
     assert measure is not None and measure.claimed is not None
     trials = power.trials_for_share(measure.claimed, bound)
     if trials is None:
         return None, f"a share of {measure.claimed:g} is too near its bound {bound:g}"
     effect = units.trials / units.effective if units.effective > 0 else 1.0
     each = units.trials / len(units.values)
-    return math.ceil(trials * max(1.0, effect) / each), ""
+    least = power.units_without_exception(measure.claimed, bound)
+    return max(least, math.ceil(trials * max(1.0, effect) / each)), ""
 
 
 def all_of(

@@ -20,7 +20,7 @@ A claim based on too few trials or too weak models is ``underpowered``, whatever
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -131,7 +131,8 @@ def widened(interval: Interval, among: int, ratio: bool = False) -> Interval:
         raise ValueError(f"among: found {among}, allowed: 1 or more comparisons")
     tail, middle = (1 - CONFIDENCE) / 2, interval.estimate
     if interval.trials:
-        return clopper_pearson(middle * interval.trials, interval.trials, 1 - 2 * tail / among)
+        found = clopper_pearson(middle * interval.trials, interval.trials, 1 - 2 * tail / among)
+        return replace(found, low=min(found.low, interval.low), high=max(found.high, interval.high))
     factor = t_quantile(1 - tail / among, interval.freedom) / t_quantile(1 - tail, interval.freedom)
     if (
         ratio

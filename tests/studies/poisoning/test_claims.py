@@ -251,10 +251,13 @@ def test_removal_that_differs_by_target_is_less_certain_than_its_attacks(judge_s
     assert ends.high - ends.low > 0.3  # Wilson over eighty attacks alone: 0.21
 
 
-def test_removal_can_be_reproduced_at_the_published_number_of_attacks(judge_study):
-    found = removed(lambda attack, target, k: 5 if target else 4)  # one of 250 poisons stays
-    claim = judge_study("knn_removes_poisons", removed=found, targets=50, victims=EIGHT, **KNN)
-    assert claim.main.interval.estimate == pytest.approx(0.996) and claim.verdict == "reproduced"
+def test_removal_can_be_reproduced_with_more_targets_than_the_published_fifty(judge_study):
+    """97% needs 0.025 ** (1 / n) above it, 122 targets; a poison that stays makes it no easier."""
+    found = removed(lambda attack, target, k: 5 if target else 4)  # one of 5 n poisons stays
+    for targets, verdict in ((50, "direction"), (122, "reproduced")):
+        claim = judge_study("knn_removes_poisons", removed=found, targets=targets, victims=EIGHT, **KNN)
+        assert claim.main.interval.estimate == pytest.approx(1 - 0.2 / targets) and claim.verdict == verdict
+        assert claim.main.interval.low <= 0.025 ** (1 / targets) + 1e-12
 
 
 EIGHT = tuple(f"Network{number}" for number in range(8))

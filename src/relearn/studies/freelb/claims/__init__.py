@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from relearn.report.artefacts import Where
 from relearn.report.comparisons import Comparison, Exact, Finding, finding
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
-from relearn.report.seeds import Sample, mean, sample
+from relearn.report.seeds import Sample, sample
 from relearn.report.verdicts import Above, Below, too_few
 from relearn.studies.freelb.claims import medians
 
@@ -213,7 +214,7 @@ def smallest_max_increase(evidence: Evidence) -> Finding:
             for rival, theirs in zip(COMPARED, rivals):
                 name = f"{task}, radii of {reference}: {OURS} - {rival}"
                 notes = [
-                    f"{one.network.split('/')[2]}: {mean(one):.3g} nats"
+                    f"{one.network.split('/')[2]}: median {median(one.values.values()):.3g} nats"
                     for one in (ours, theirs)
                     if one.values
                 ]
