@@ -61,7 +61,7 @@ def write(path: Path, columns: Mapping[str, Sequence[Any]], json_columns: Collec
         write_statistics=False,
         store_schema=False,  # the types are Parquet's own
         data_page_size=2**26,
-        use_dictionary=[name for name in columns if name not in numbers],
+        use_dictionary=False,  # zstd at this level finds repeated values itself
         use_byte_stream_split=numbers,  # halves the size of single-precision values stored as double
     ) as writer:
         writer.write_table(table)
@@ -70,6 +70,6 @@ def write(path: Path, columns: Mapping[str, Sequence[Any]], json_columns: Collec
 
 
 def varied(array: Any) -> bool:
-    """Whether so many values differ that a dictionary of them would be larger than the bytes themselves, split by place."""
+    """Whether so many values differ that they are smaller split by place than as repeated doubles."""
     known = array.drop_null()
     return len(known.unique()) > len(known) / 4
