@@ -1,5 +1,7 @@
 """A package with a method of each kind is installed by pip; params.yaml names them, real jobs run them."""
 
+import ast
+import inspect
 import json
 import shutil
 import subprocess
@@ -132,6 +134,16 @@ class RoundsItsPoisons(LeavesTheBall):
         return Crafted(made.poisons.half(), made.bases, made.final_loss)
 
 
+class LacksKeywords(LeavesTheBall):
+    """It has those of the tests of seeds and of resuming, and no others; the jobs pass `watch` and `progress`, too."""
+
+    def craft(self, *networks_and_images: Any, **options: Any) -> Any:
+        def own(*, eps, iterations, seed, precision="fp32", log=None, checkpoint=None, checkpoint_every=1):
+            return TestBlendedTarget().craft(*networks_and_images, eps=eps, iterations=iterations, seed=seed)
+
+        return own(**options)
+
+
 WRONG_ATTACKS = (
     LeavesTheBall,
     MovesItsBases,
@@ -139,14 +151,32 @@ WRONG_ATTACKS = (
     HooksItsSubstitutes,
     IgnoresItsTarget,
     MixesItsTargets,
+    LacksKeywords,
 )
 WRONG_STARTS = Freezes, LeavesAHook, IgnoresItsSeed
 
 
 @pytest.mark.parametrize("wrong", WRONG_ATTACKS + WRONG_STARTS)
 def test_a_method_that_breaks_a_promise_fails_its_contract(wrong: Any) -> None:
-    with pytest.raises((AssertionError, ValueError)):
+    with pytest.raises((AssertionError, ValueError, TypeError)):
         getattr(wrong(), wrong.test)()
+
+
+def test_the_contract_of_attacks_passes_what_the_jobs_pass_and_the_page_lists_it() -> None:
+    from relearn.studies.poisoning.steps import craft
+
+    class Notes(TestBlendedTarget):
+        def craft(self, *networks_and_images: Any, **options: Any) -> Any:
+            seen.update(options)
+            return super().craft(*networks_and_images, **options)
+
+    seen: dict[str, Any] = {}
+    Notes()._craft()
+    calls = (node for node in ast.walk(ast.parse(inspect.getsource(craft))) if isinstance(node, ast.Call))
+    (call,) = (one for one in calls if isinstance(one.func, ast.Name) and one.func.id == "attack")
+    assert set(seen) == {keyword.arg for keyword in call.keywords if keyword.arg}
+    page = (Path(__file__).parents[2] / "docs/extending.md").read_text(encoding="utf-8")
+    assert all(f"`{keyword}`" in page for keyword in seen)
 
 
 @pytest.mark.parametrize("name", ["deep_knn", "9lives", "a/b"])
