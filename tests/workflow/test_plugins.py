@@ -343,7 +343,7 @@ def test_a_section_takes_the_keys_of_plugins_and_keeps_only_those_given() -> Non
     assert text == "found 5, allowed: a mapping"
 
 
-def test_a_method_of_another_package_without_arguments_is_refused() -> None:
+def test_a_method_of_another_package_without_arguments_or_with_a_seed_is_refused() -> None:
     from relearn.studies.poisoning.params import Poisoning
 
     class Transfer(Section):
@@ -360,3 +360,4 @@ def test_a_method_of_another_package_without_arguments_is_refused() -> None:
     assert conflicts({"eps": 1}, {"fraction": 1}) == []
     assert conflicts(None, {"fraction": 1}) == ["studies.transfer.mine"]
     assert conflicts({"eps": 1}, None) == ["studies.transfer.mine.1"]
+    assert conflicts({"eps": 1}, {"fraction": 1, "seed": 0}) == ["filter.brightness.seed"]
