@@ -195,7 +195,7 @@ class AttackContract:
         draw = torch.Generator().manual_seed(1)
         bases, targets = torch.rand(2, 3, 8, 8, generator=draw), torch.rand(2, 3, 8, 8, generator=draw)
         targets = targets if other is None else torch.stack([targets[0], other])
-        step = {"precision": "fp32", "watch": None, "checkpoint": None, "checkpoint_every": 1}
+        step: dict[str, Any] = {"precision": "fp32", "watch": None, "checkpoint": None, "checkpoint_every": 1}
         step |= {"progress": lambda done, count: None, "log": lambda iteration, **metrics: None}
         chosen = {"eps": self.eps, "iterations": self.iterations, "seed": 0, **step, **options}
         made = self.craft(substitutes or [small_network(0), small_network(1)], bases, targets, **chosen)

@@ -242,6 +242,33 @@ def test_a_code_version_covers_the_whole_package(tmp_path: Path, monkeypatch: py
         code_version(step, "not_there.inner")
 
 
+def test_a_package_without_an_init_file_and_a_single_module_have_code_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("bare_plugin/deeper/inner.py", "flat_plugin.py", "flat_neighbour.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("FACTOR = 2\n")
+    (tmp_path / "only_data").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def versions() -> list[str]:
+        return [
+            code_version("relearn.methods.deep_knn", one)
+            for one in ("bare_plugin.deeper.inner", "flat_plugin")
+        ]
+
+    first = versions()
+    assert first[0].endswith("+bare_plugin") and first[1].endswith("+flat_plugin")
+    (tmp_path / "flat_neighbour.py").write_text("FACTOR = 3\n")
+    assert versions() == first
+    (tmp_path / "bare_plugin/deeper/inner.py").write_text("FACTOR = 3\n")
+    (tmp_path / "flat_plugin.py").write_text("FACTOR = 3\n")
+    assert versions()[0] != first[0] and versions()[1] != first[1]
+    for name in ("only_data", "sys"):
+        with pytest.raises(ValueError, match=f"found the package {name}, which is not installed"):
+            code_version("relearn.methods.deep_knn", name)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder into which pip has installed the package."""
