@@ -145,9 +145,8 @@ class DefenceContract:
     def test_duplicates_of_one_point_under_many_labels(self) -> None:
         X, y = labelled_points()
         X[:12] = X[0]
-        np.testing.assert_array_equal(
-            self.make().fit_predict(X, y), self.make().fit_predict(X.copy(), y.copy())
-        )
+        kept = self.make().fit_predict(X, y)
+        np.testing.assert_array_equal(kept, self.make().fit_predict(X.copy(), y.copy()))
 
     @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
     def test_a_gpu_gives_the_same(self) -> None:
@@ -177,7 +176,8 @@ class AttackContract:
 
     ``craft(substitutes, bases, targets, *, eps, iterations, seed, **arguments)`` returns a
     :class:`relearn.methods.crafting.Crafted`: poisons (T, k, C, H, W) with pixels in [0, 1], at most ``eps`` from
-    ``bases`` of the same shape, and ``final_loss`` (T,). A run that is interrupted and resumed gives the same bits.
+    ``bases`` of the same shape, and ``final_loss`` (T,). A run that is interrupted and resumed gives the same bits. The
+    jobs also pass ``precision``, ``watch``, ``progress``, ``log``, ``checkpoint`` and ``checkpoint_every``; so do these tests.
     """
 
     eps = 0.1
@@ -188,14 +188,16 @@ class AttackContract:
     """Whether its poisons depend on the pixels of their target."""
 
     def craft(self, substitutes: list[nn.Module], bases: Tensor, targets: Tensor, **options: Any) -> Any:
-        """Call the attack, with its own arguments added; ``options`` are eps, iterations, seed, log, checkpoint and so on."""
+        """Call the attack, with its own arguments added; ``options`` are all keywords that a job passes."""
         raise NotImplementedError
 
     def _craft(self, substitutes: Any = None, other: Tensor | None = None, **options: Any) -> Any:
         draw = torch.Generator().manual_seed(1)
         bases, targets = torch.rand(2, 3, 8, 8, generator=draw), torch.rand(2, 3, 8, 8, generator=draw)
         targets = targets if other is None else torch.stack([targets[0], other])
-        chosen = {"eps": self.eps, "iterations": self.iterations, "seed": 0, "precision": "fp32", **options}
+        step: dict[str, Any] = {"precision": "fp32", "watch": None, "checkpoint": None, "checkpoint_every": 1}
+        step |= {"progress": lambda done, count: None, "log": lambda iteration, **metrics: None}
+        chosen = {"eps": self.eps, "iterations": self.iterations, "seed": 0, **step, **options}
         made = self.craft(substitutes or [small_network(0), small_network(1)], bases, targets, **chosen)
         assert self.moves_bases or torch.equal(made.bases, bases.expand_as(made.bases)), "other bases"
         return made
@@ -261,10 +263,8 @@ class ModelContract:
         raise NotImplementedError
 
     def test_logits_are_the_head_of_the_features(self) -> None:
-        assert self.make(classes=5, width=0.25, in_channels=1).eval()(torch.rand(2, 1, 16, 16)).shape == (
-            2,
-            5,
-        )
+        grey = self.make(classes=5, width=0.25, in_channels=1).eval()
+        assert grey(torch.rand(2, 1, 16, 16)).shape == (2, 5)
         net, images = self.make(classes=5, width=0.25).eval(), torch.rand(2, 3, 16, 16)
         features = net.features(images)
         assert features.shape == (2, net.feature_dim)

@@ -1,5 +1,6 @@
 """relearn bound: weights that cannot be loaded, numbers that are none, and options and names that do not apply are one line each."""
 
+import json
 import pickle
 from pathlib import Path
 
@@ -107,3 +108,18 @@ def test_what_does_not_apply_is_refused_in_one_line(
 ) -> None:
     status, error = refused(capsys, "bound", *words)
     assert status == 2 and says in error, error
+
+
+def test_the_bound_of_pixels_is_that_of_standardised_images_over_the_smallest_std(
+    state: dict[str, torch.Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.save(state, tmp_path / "one.pth")
+    for more in ([], ["--weights", str(tmp_path / "one.pth")]):
+        assert cli.main([*SMALL, *more]) == 0
+        first, second, *_ = capsys.readouterr().out.splitlines()
+        assert "two-norm, standardised images of 32 x 32" in first and second.startswith("pixels in [0, 1]")
+        inner, outer = float(first.split()[3]), float(second.split()[-1])
+        assert outer == pytest.approx(inner / 0.224, rel=1e-3)  # of timm's std for resnet18, the smallest
+    assert cli.main([*SMALL, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["input"] == "standardised" and found["pixels_factor"] == pytest.approx(1 / 0.224)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from relearn import cli
+from relearn.cli.evaluate_filter import check
 
 CLASSES = """
 import numpy as np
@@ -29,6 +30,19 @@ class Given:
 
     def fit_predict(self, X, y):
         return eval(self.what)
+
+
+class Drawn:
+    def __init__(self, share, seed):
+        self.share, self.seed = share, seed
+
+    def fit_predict(self, X, y):
+        return np.where(np.random.default_rng(self.seed).random(len(y)) < self.share, -1, 1)
+
+
+class Random:
+    def fit_predict(self, X, y):
+        return np.where(torch.rand(len(y)).numpy() < 0.5, -1, 1)
 """
 ALLOWED = "allowed: 1 or -1 for each of 60 points from fit_predict(features, labels)"
 
@@ -100,3 +114,11 @@ def test_what_a_class_raises_is_said(name: str, capsys: pytest.CaptureFixture[st
 def test_what_a_class_returns_is_said(what: str, found: str, capsys: pytest.CaptureFixture[str]) -> None:
     error = error_of(capsys, "rough_filters:Given", "--arguments", f'{{"what": "{what}"}}')
     assert f"rough_filters:Given: found {found}, {ALLOWED}" in error
+
+
+def test_a_filter_that_draws_has_a_seed_that_the_runs_set(capsys: pytest.CaptureFixture[str]) -> None:
+    check("rough_filters:Drawn", {"share": 0.5})
+    error = error_of(capsys, "rough_filters:Drawn", "--arguments", '{"share": 0.5, "seed": 3}')
+    assert "--arguments: found seed, allowed: the others; a run sets it for each victim" in error
+    error = error_of(capsys, "rough_filters:Random")
+    assert "Random: found two answers to the same points, allowed: one (draw from a parameter seed" in error

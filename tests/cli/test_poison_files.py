@@ -11,6 +11,7 @@ from PIL import Image
 
 from relearn import cli
 from relearn.cli import evaluate_filter, evaluate_poisons
+from relearn.cli.poison_files import read
 from relearn.data import public_benchmark, setups
 
 Refused = Callable[[Path, int], str]
@@ -71,6 +72,18 @@ def test_a_folder_without_pictures_is_said(refused: Refused, tmp_path: Path) -> 
     assert f"{tmp_path}: found no PNG files in its 0 subfolders, allowed: " in refused(tmp_path, 2)
     (tmp_path / "0").mkdir()
     assert f"{tmp_path}: found no PNG files in its 1 subfolders, allowed: " in refused(tmp_path, 2)
+
+
+@pytest.mark.parametrize("digits", [1, 2])
+def test_numbered_pictures_are_taken_in_the_order_of_their_numbers(tmp_path: Path, digits: int) -> None:
+    for target in range(12):
+        (tmp_path / f"{target:0{digits}}").mkdir()
+        for k in range(11):
+            picture = Image.new("L", (8, 8), 11 * target + k)
+            picture.save(tmp_path / f"{target:0{digits}}" / f"p{k:0{digits}}.{'PNG' if k % 2 else 'png'}")
+    found = read(tmp_path)
+    assert found.shape == (12, 11, 1, 8, 8)
+    assert found[..., 0, 0, 0].ravel().tolist() == list(range(132))
 
 
 @pytest.mark.parametrize("verb", [evaluate_filter, evaluate_poisons])

@@ -1,5 +1,7 @@
 """A package with a method of each kind is installed by pip; params.yaml names them, real jobs run them."""
 
+import ast
+import inspect
 import json
 import shutil
 import subprocess
@@ -132,6 +134,16 @@ class RoundsItsPoisons(LeavesTheBall):
         return Crafted(made.poisons.half(), made.bases, made.final_loss)
 
 
+class LacksKeywords(LeavesTheBall):
+    """It has those of the tests of seeds and of resuming, and no others; the jobs pass `watch` and `progress`, too."""
+
+    def craft(self, *networks_and_images: Any, **options: Any) -> Any:
+        def own(*, eps, iterations, seed, precision="fp32", log=None, checkpoint=None, checkpoint_every=1):
+            return TestBlendedTarget().craft(*networks_and_images, eps=eps, iterations=iterations, seed=seed)
+
+        return own(**options)
+
+
 WRONG_ATTACKS = (
     LeavesTheBall,
     MovesItsBases,
@@ -139,14 +151,32 @@ WRONG_ATTACKS = (
     HooksItsSubstitutes,
     IgnoresItsTarget,
     MixesItsTargets,
+    LacksKeywords,
 )
 WRONG_STARTS = Freezes, LeavesAHook, IgnoresItsSeed
 
 
 @pytest.mark.parametrize("wrong", WRONG_ATTACKS + WRONG_STARTS)
 def test_a_method_that_breaks_a_promise_fails_its_contract(wrong: Any) -> None:
-    with pytest.raises((AssertionError, ValueError)):
+    with pytest.raises((AssertionError, ValueError, TypeError)):
         getattr(wrong(), wrong.test)()
+
+
+def test_the_contract_of_attacks_passes_what_the_jobs_pass_and_the_page_lists_it() -> None:
+    from relearn.studies.poisoning.steps import craft
+
+    class Notes(TestBlendedTarget):
+        def craft(self, *networks_and_images: Any, **options: Any) -> Any:
+            seen.update(options)
+            return super().craft(*networks_and_images, **options)
+
+    seen: dict[str, Any] = {}
+    Notes()._craft()
+    calls = (node for node in ast.walk(ast.parse(inspect.getsource(craft))) if isinstance(node, ast.Call))
+    (call,) = (one for one in calls if isinstance(one.func, ast.Name) and one.func.id == "attack")
+    assert set(seen) == {keyword.arg for keyword in call.keywords if keyword.arg}
+    page = (Path(__file__).parents[2] / "docs/extending.md").read_text(encoding="utf-8")
+    assert all(f"`{keyword}`" in page for keyword in seen)
 
 
 @pytest.mark.parametrize("name", ["deep_knn", "9lives", "a/b"])
@@ -210,6 +240,33 @@ def test_a_code_version_covers_the_whole_package(tmp_path: Path, monkeypatch: py
     assert code_version(step, "some_plugin.inner") != first
     with pytest.raises(ValueError, match="found the package not_there, which is not installed"):
         code_version(step, "not_there.inner")
+
+
+def test_a_package_without_an_init_file_and_a_single_module_have_code_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("bare_plugin/deeper/inner.py", "flat_plugin.py", "flat_neighbour.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("FACTOR = 2\n")
+    (tmp_path / "only_data").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def versions() -> list[str]:
+        return [
+            code_version("relearn.methods.deep_knn", one)
+            for one in ("bare_plugin.deeper.inner", "flat_plugin")
+        ]
+
+    first = versions()
+    assert first[0].endswith("+bare_plugin") and first[1].endswith("+flat_plugin")
+    (tmp_path / "flat_neighbour.py").write_text("FACTOR = 3\n")
+    assert versions() == first
+    (tmp_path / "bare_plugin/deeper/inner.py").write_text("FACTOR = 3\n")
+    (tmp_path / "flat_plugin.py").write_text("FACTOR = 3\n")
+    assert versions()[0] != first[0] and versions()[1] != first[1]
+    for name in ("only_data", "sys"):
+        with pytest.raises(ValueError, match=f"found the package {name}, which is not installed"):
+            code_version("relearn.methods.deep_knn", name)
 
 
 @pytest.fixture(scope="module")
@@ -313,7 +370,7 @@ def test_a_section_takes_the_keys_of_plugins_and_keeps_only_those_given() -> Non
     assert text == "found 5, allowed: a mapping"
 
 
-def test_a_method_of_another_package_without_arguments_is_refused() -> None:
+def test_a_method_of_another_package_without_arguments_or_with_a_seed_is_refused() -> None:
     from relearn.studies.poisoning.params import Poisoning
 
     class Transfer(Section):
@@ -330,3 +387,4 @@ def test_a_method_of_another_package_without_arguments_is_refused() -> None:
     assert conflicts({"eps": 1}, {"fraction": 1}) == []
     assert conflicts(None, {"fraction": 1}) == ["studies.transfer.mine"]
     assert conflicts({"eps": 1}, None) == ["studies.transfer.mine.1"]
+    assert conflicts({"eps": 1}, {"fraction": 1, "seed": 0}) == ["filter.brightness.seed"]

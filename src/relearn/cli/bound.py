@@ -4,9 +4,11 @@
     relearn bound lipsformer_swin_tiny
     relearn bound T1 --starts 8 --steps 150
 
-It multiplies the constants of the layers (docs/lipschitz.md says which formulas) and prints the largest factors. A network with layers
-that have no Lipschitz constant, such as dot-product attention, or no rule here, has no bound: then the command lists all of these
-layers and ends with exit code 1. Without weights the bound is that of a random initialisation.
+It multiplies the constants of the layers (docs/lipschitz.md says which formulas) and prints the largest factors. The first number is
+for standardised images, (pixels - mean) / std; the second, 1 / min(std) times as large, for pixels in [0, 1], with the std that timm's
+registry gives for the name. A network with layers that have no Lipschitz constant, such as dot-product attention, or no rule here, has
+no bound: then the command lists all of these layers and ends with exit code 1. Without weights the bound is that of a random
+initialisation.
 
 K11, T1 and T2 are bounds of attention layers that docs/bounds-with-proofs.md proves. For them the command searches for a violation: ascent
 over tokens and weights from random starts. It prints the largest ratio of norm to bound for each number of tokens; a ratio above 1
@@ -100,9 +102,11 @@ def main(args: argparse.Namespace) -> int:
     except RuntimeError as error:
         raise ValueError(f"found {args.model}: {str(error).splitlines()[0]}") from None
     configured = getattr(network, "default_cfg", None) or {}
+    std = configured.get("std") or (1.0,)
     size = args.image_size or configured.get("input_size", (3, 224, 224))[-1]
     if args.weights:
-        network = checkpoints.load(args.model, args.weights, classes=args.classes, size=size).trunk
+        whole = checkpoints.load(args.model, args.weights, classes=args.classes, size=size)
+        network, std = whole.trunk, whole.std.flatten().tolist()
     if lacking := lipschitz_timm_rules.uncovered(network):
         leaves = sum(not any(module.children()) for module in network.modules())
         print(f"{args.model}: no bound; {len(lacking)} parts are not covered (of {leaves} layers)")
@@ -113,14 +117,14 @@ def main(args: argparse.Namespace) -> int:
     found = lipschitz_bound(network, (3, size, size), p=args.norm, form=args.form)
     if args.json:
         parts = [{"name": one.name, "kind": one.kind, "log": one.log} for one in found.parts]
-        print(
-            json.dumps(
-                {"model": args.model, "norm": found.p, "form": found.form, "log": found.log, "parts": parts}
-            )
-        )
+        body = {"model": args.model, "norm": found.p, "form": found.form, "log": found.log}
+        print(json.dumps(body | {"input": "standardised", "pixels_factor": 1 / min(std), "parts": parts}))
         return 0
     print(
-        f"{args.model}: at most {found.value:.4g} (e^{found.log:.2f}), {found.p}-norm, images of {size} x {size}"
+        f"{args.model}: at most {found.value:.4g} (e^{found.log:.2f}), {found.p}-norm, standardised images of {size} x {size}"
+    )
+    print(
+        f"pixels in [0, 1], standardised with a smallest std of {min(std):.3g}: at most {found.value / min(std):.4g}"
     )
     print("largest factors:")
     for one in sorted(found.parts, key=lambda part: -part.log)[:SHOWN]:

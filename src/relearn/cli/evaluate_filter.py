@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import json
 import sys
 from pathlib import Path
@@ -78,8 +79,11 @@ def main(args: argparse.Namespace) -> int:
 def check(name: str, arguments: dict[str, Any]) -> None:
     """Import the class and try its contract on 60 points, as torch tensors: so does the run.
 
+    A class with a parameter ``seed`` gets 0 here; a run gives it another one for each victim, seed and target.
+
     Raises:
-        ValueError: it cannot be imported, made or called, or its answer is not one of 1 and -1 for every point, twice the same.
+        ValueError: a seed among the arguments; or the class cannot be imported, made or called, or its answer is not one of 1 and -1
+            for every point, twice the same.
     """
     import numpy as np
     import torch
@@ -87,6 +91,10 @@ def check(name: str, arguments: dict[str, Any]) -> None:
     module, colon, attribute = name.partition(":")
     if not colon:
         raise ValueError(f"found {name}, allowed: MODULE:CLASS")
+    if "seed" in arguments:
+        raise ValueError(
+            "--arguments: found seed, allowed: the others; a run sets it for each victim, seed and target"
+        )
     allowed = "allowed: 1 or -1 for each of 60 points from fit_predict(features, labels)"
     rng = np.random.default_rng(0)
     y = torch.arange(60) % 3
@@ -99,7 +107,8 @@ def check(name: str, arguments: dict[str, Any]) -> None:
             f"{name}: found {found}, allowed: module:Class of an installed module or of the working directory"
         ) from None
     try:
-        made = kind(**arguments)
+        seeded = {"seed": 0} if "seed" in inspect.signature(kind).parameters else {}
+        made = kind(**arguments, **seeded)
         given = [made.fit_predict(X.clone(), y.clone()) for _ in range(2)]
     except Exception as error:
         raise ValueError(f"{name}: found {type(error).__name__}: {str(error)[:200]}, {allowed}") from None
@@ -114,7 +123,9 @@ def check(name: str, arguments: dict[str, Any]) -> None:
         shown = ", ".join(sorted({repr(one)[:40] for one in values})[:4])
         raise ValueError(f"{name}: found shape {answers[0].shape}, values [{shown}], {allowed}")
     if not np.array_equal(answers[0], answers[1]):
-        raise ValueError(f"{name}: found two answers to the same points, allowed: one (give it a seed)")
+        raise ValueError(
+            f"{name}: found two answers to the same points, allowed: one (draw from a parameter seed, which each run sets)"
+        )
 
 
 def load_results(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:

@@ -18,6 +18,8 @@ FORMS = "a .safetensors or .npz file, or a folder of folders of PNG files"
 def read(path: Path) -> NDArray[Any]:
     """The images (T, k, C, H, W) of a file with the array ``poisons``, or of a folder of folders of PNG files.
 
+    Folders and files are taken in the order of their names, shorter names first: 0, 1, …, 9, 10, with or without leading zeros.
+
     Raises:
         FileNotFoundError: no such file or folder.
         ValueError: no file or folder of a known form; RecordError for a damaged one.
@@ -67,14 +69,19 @@ def _array(path: Path) -> NDArray[Any] | None:
     return load_file(path).get("poisons")
 
 
+def _place(path: Path) -> tuple[int, str]:
+    """Where a folder or file stands among its neighbours: 2 before 10, as data/public_benchmark.py orders pickles."""
+    return len(path.name), path.name
+
+
 def _pictures(folder: Path) -> NDArray[Any]:
     import numpy as np
     from PIL import Image
 
     sets = []
-    for target in sorted(one for one in folder.iterdir() if one.is_dir()):
+    for target in sorted((one for one in folder.iterdir() if one.is_dir()), key=_place):
         pixels = []
-        for file in sorted(one for one in target.iterdir() if one.suffix.lower() == ".png"):
+        for file in sorted((one for one in target.iterdir() if one.suffix.lower() == ".png"), key=_place):
             with _named(file), Image.open(file) as image:
                 if image.mode not in ("L", "RGB"):  # the numbers of a palette are no pixels
                     raise ValueError(f"found the mode {image.mode}, allowed: L, RGB")

@@ -58,7 +58,7 @@ def measure(args: argparse.Namespace) -> int:
 
                     net = files.load(Path(network), device)
                     made = measured.transfer(net, images, trials, data, protocol, **how)
-            rows += [{"victim": role, "network": Path(network).name, **row} for row in made]
+            rows += [{"victim": role, "network": _identity(network, protocol), **row} for row in made]
             # after every victim, so that a finished one outlives an interruption
             write_rows(args.out / "benchmark.csv", measured.COLUMNS, rows)
     found = measured.scores(rows)
@@ -83,6 +83,13 @@ def measure(args: argparse.Namespace) -> int:
     print("\n".join(lines(found, known)))
     print(f"\nrows and record: {args.out / 'benchmark.csv'}, {args.out / 'benchmark.json'}")
     return 0
+
+
+def _identity(network: str, protocol: Protocol) -> str:
+    """The name of a network; that of a file with its sha256, because files of several folders may have one name."""
+    from relearn.runs.atomic_files import digest
+
+    return network if protocol.from_scratch else f"{Path(network).name} {digest(network)[:12]}"
 
 
 def victims_of(args: argparse.Namespace, protocol: Protocol) -> list[tuple[str, str]]:

@@ -14,8 +14,8 @@ a moved or renamed file change nothing, because no module name and no path enter
 - The modules M count whole.
 - The effects of every imported module count, including those of the ``__init__`` files on each dotted path,
   because Python runs them.
-- A module of a plug-in (:mod:`relearn.runs.plugins`) counts with all files of its package, whose name the version ends in:
-  ``0123456789abcdef+my_package``.
+- A module of a plug-in (:mod:`relearn.runs.plugins`) counts with all files of its package, or with its own file if it is in none;
+  the version ends in the name of either: ``0123456789abcdef+my_package``.
 
 Two things are left out on purpose.
 

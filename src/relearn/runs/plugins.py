@@ -69,21 +69,28 @@ def needed(code: str) -> bool:
 def source_hash(package: str) -> str:
     """Hash the syntax trees of all Python files of an installed package, which is not imported.
 
+    A package may lack an ``__init__.py``. Of a module that is no package, only its own file counts.
+
     Raises:
-        ValueError: there is no such package, or a file of it does not parse.
+        ValueError: there is no such package, it has no Python file, or a file of it does not parse.
     """
     spec = find_spec(package)
-    if spec is None or spec.origin is None:
+    if spec is None:
+        files = []
+    elif spec.submodule_search_locations:
+        folders = [Path(one) for one in spec.submodule_search_locations]
+        files = [(folder, file) for folder in folders for file in sorted(folder.rglob("*.py"))]
+    else:
+        files = [(Path(spec.origin).parent, Path(spec.origin))] if spec.has_location and spec.origin else []
+    if not files:
         raise ValueError(f"plug-in: found the package {package}, which is not installed here")
-    own = Path(spec.origin)
-    files = sorted(own.parent.rglob("*.py")) if spec.submodule_search_locations else [own]
     lines = []
-    for file in files:
+    for folder, file in files:
         try:
             text = ast.dump(ast.parse(file.read_bytes()))
         except SyntaxError as error:
             raise ValueError(f"{file}, line {error.lineno}: {error.msg}") from None
-        lines.append(f"{file.relative_to(own.parent)} {text}")
+        lines.append(f"{file.relative_to(folder)} {text}")
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 

@@ -327,6 +327,23 @@ def test_the_verb_prints_scores_beside_the_published_table(
     assert len(json.loads(capsys.readouterr().out)["list"]) == 4
 
 
+def test_files_of_one_name_are_networks_of_their_own(
+    tmp_path: Path, data: Images, public: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = {"name": "ResNet18", "classes": 100, "in_channels": 3, "width": 0.0625, "depth": 0.25}
+    victims = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        files.save(create(**arguments), tmp_path / folder / "model.safetensors", arguments)
+        victims.append(f"black_box={tmp_path / folder / 'model.safetensors'}")
+    np.savez(tmp_path / "poisons.npz", poisons=bases_of(data, trials_of(data))[:1])
+    words = ["evaluate-poisons", str(tmp_path / "poisons.npz"), "--setup", SMALL.name, "--device", "cpu"]
+    assert cli.main([*words, "--out", str(tmp_path / "own"), "--victims", *victims]) == 0
+    assert "1 trials x 2 networks" in capsys.readouterr().out
+    rows = (tmp_path / "own/benchmark.csv").read_text()
+    assert rows.count("model.safetensors ") == 2 and str(tmp_path) not in rows
+
+
 def test_the_verb_trains_from_scratch(
     tmp_path: Path,
     data: Images,

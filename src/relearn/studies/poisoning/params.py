@@ -372,6 +372,11 @@ class Poisoning(Section):
                 if getattr(self.filter, defence, {}) is None:
                     where = ("studies", "transfer", attack, index)
                     yield where, f"found {defence}, which has no arguments; write filter.{defence}: {{}}"
+        for defence in dict.fromkeys(name for _, defences in listed for name in defences or ()):
+            arguments = getattr(self.filter, defence, None)
+            if isinstance(arguments, dict) and "seed" in arguments:
+                why = "a run sets it for each victim, seed and target"
+                yield ("filter", defence, "seed"), f"found a seed, allowed: the other arguments; {why}"
 
     @check
     def _test_images(self) -> Iterator[Conflict]:
