@@ -75,7 +75,7 @@ FEW: dict[str, Any] = {
             name: []
             for name in (
                 *("metainit_real_sign", "extra_epoch_warmup", "gradinit_only_bn"),
-                *("xavier", "orthogonal", "none"),
+                *("xavier", "orthogonal", "none", "gradinit_tuned"),
             )
         },
     },
