@@ -69,9 +69,10 @@ def main(args: argparse.Namespace) -> int:
     DEFENCES[own_method.OWN] = args.filter
     values, results = load_results(args)
     changed = own_method.with_filter(values, args.attacks, arguments)
-    code = run(own_method.jobs(changed, values["scale"], results, args.out, machine(args), args.victims))
+    jobs = own_method.jobs(changed, values["scale"], results, args.out, machine(args), args.victims)
+    code = run(jobs)
     if code == 0:
-        show(results, args.out, values["scale"], args.attacks)
+        show(results, args.out, values["scale"], jobs, args.attacks)
     return code
 
 
@@ -168,14 +169,14 @@ def run(jobs: list[Job]) -> int:
     return 0
 
 
-def show(results: Path, out: Path, scale: str, attacks: list[str] | None) -> None:
-    """Print the boards, the shares removed and the differences; write the boards' rows to leaderboard.csv."""
+def show(results: Path, out: Path, scale: str, jobs: list[Job], attacks: list[str] | None) -> None:
+    """Print the boards, the shares removed and the differences of these jobs; write the boards' rows to leaderboard.csv."""
     from relearn.report import leaderboard, table_formats
     from relearn.runs.atomic_files import write
     from relearn.studies.poisoning import own_method
 
     lines = []
-    for title, rows in own_method.boards(results, out, scale, attacks):
+    for title, rows in own_method.boards(results, out, scale, jobs, attacks):
         print(f"\n{title}")
         for row in rows:
             line = row.line("%", 100.0)
@@ -185,10 +186,10 @@ def show(results: Path, out: Path, scale: str, attacks: list[str] | None) -> Non
             note = f", {row.missing} missing" if row.missing else ""
             print(f"  {rank:>2} {row.cell:20} {row.method:24} {value:>6}% [{low}, {high}]  {row.over}{note}")
     print("\nremoved: poisons, clean points, MCC")
-    for (attack, defence), (poisons, clean, mcc) in own_method.removed(out, scale).items():
+    for (attack, defence), (poisons, clean, mcc) in own_method.removed(out, scale, jobs).items():
         print(f"  {attack:20} {defence:24} {100 * poisons:6.1f}% {100 * clean:6.1f}% {mcc:6.2f}")
     print("\ndifference in points, with its 95% interval; above 0 is better")
-    for one in own_method.differences(results, out, scale, attacks):
+    for one in own_method.differences(results, out, scale, jobs, attacks):
         low, estimate, high = (
             100 * value for value in (one.interval.low, one.interval.estimate, one.interval.high)
         )

@@ -82,7 +82,7 @@ def main(args: argparse.Namespace) -> int:
         )
     code = shared.run(jobs)
     if code == 0:
-        shared.show(results, args.out, values["scale"], None)
+        shared.show(results, args.out, values["scale"], jobs, None)
     return code
 
 

@@ -119,6 +119,19 @@ def call(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     return run
 
 
+def made(out: Path) -> list[own_method.Job]:
+    """Jobs of all runs below a folder."""
+    return [own_method.Job(file.parent, (), ()) for file in (out / "runs").rglob("record.json")]
+
+
+def board(out: Path) -> list[tuple[str, str]]:
+    """Cell and method of each row of leaderboard.csv; the board of attacks has no cell."""
+    return [
+        (row["cell"], row["method"])
+        for row in csv.DictReader((out / "leaderboard.csv").read_text().splitlines())
+    ]
+
+
 def trials(root: Path, attack: str, defence: str) -> list[dict[str, str]]:
     (file,) = (root / "runs/poisoning/train").glob(f"transfer/{attack}/{defence}/*/seed0/trials.csv")
     return rows_of(file)
@@ -152,7 +165,7 @@ def test_a_filter_that_drops_the_poisons_leaves_the_control(
     assert code == 0
     for row in trials(out, "convex_polytope", "own"):
         assert row["success"] == row["control_success"]
-    removed = own_method.removed(out, "mini")["convex_polytope", "own"]
+    removed = own_method.removed(out, "mini", made(out))["convex_polytope", "own"]
     assert removed == pytest.approx((1.0, 0.0, 1.0))
 
 
@@ -169,7 +182,7 @@ def test_the_crafted_poisons_give_the_recorded_trials(
         ]
     (part,) = [
         one
-        for one in own_method.differences(results, out, "mini", None)
+        for one in own_method.differences(results, out, "mini", made(out), None)
         if one.name == "own - convex_polytope"
     ]
     assert part.interval.estimate == 0.0
@@ -180,6 +193,27 @@ def test_the_crafted_poisons_give_the_recorded_trials(
                 tmp_path / f"png/{t:02}/{j}.png"
             )
     np.testing.assert_array_equal(read(tmp_path / "png"), read(poisons))
+
+
+def test_runs_of_an_earlier_call_are_in_no_result_of_the_next(
+    call: Callable[..., tuple[int, Path]], results: Path, capsys: Any
+) -> None:
+    poisons = [
+        str(results / f"runs/poisoning/craft/{attack}/seed0/poisons.safetensors")
+        for attack in ("feature_collision", "convex_polytope")
+    ]
+    assert call("evaluate-poisons", poisons[0], "--eps", "0.2", "--defences", "deep_knn")[0] == 0
+    capsys.readouterr()
+    code, out = call("evaluate-poisons", poisons[1], "--eps", "0.2", "--defences", "l2_outliers")
+    shares = capsys.readouterr().out.partition("removed: ")[2].partition("difference")[0]
+    assert code == 0 and "l2_outliers" in shares and "deep_knn" not in shares
+    assert {method for cell, method in board(out) if cell == "own"} == {"none", "l2_outliers"}
+    code, out = call("evaluate-filter", "filters_of_mine:Keep", "--attacks", "feature_collision")
+    shares = capsys.readouterr().out.partition("removed: ")[2].partition("difference")[0]
+    assert code == 0 and "l2_outliers" not in shares
+    code, out = call("evaluate-filter", "filters_of_mine:Keep", "--attacks", "convex_polytope")
+    shares = capsys.readouterr().out.partition("removed: ")[2].partition("difference")[0]
+    assert code == 0 and "convex_polytope" in shares and "feature_collision" not in shares
 
 
 def test_what_breaks_the_rules_is_refused_in_one_line(

@@ -117,14 +117,15 @@ def _job(
 
 
 def boards(
-    results: Path, out: Path, scale: str, attacks: Iterable[str] | None = None
+    results: Path, out: Path, scale: str, made: Iterable[Job], attacks: Iterable[str] | None = None
 ) -> list[tuple[str, list[Row]]]:
     """Title and rows of the study's leaderboards with the new runs among the recorded ones.
 
     Args:
+        made: the jobs whose runs below ``out`` count; earlier runs there are of another filter or of other poisons.
         attacks: only these cells of the board of defences; None: only the cell OWN, with the board of attacks.
     """
-    together = _together(results, out, scale)
+    together = _together(results, out, scale, made)
     found = []
     for board in STUDY.part("claims").BOARDS:
         if board.method == "attack" and attacks is not None:
@@ -136,13 +137,15 @@ def boards(
     return found
 
 
-def differences(results: Path, out: Path, scale: str, attacks: Iterable[str] | None) -> Iterator[Comparison]:
+def differences(
+    results: Path, out: Path, scale: str, made: Iterable[Job], attacks: Iterable[str] | None
+) -> Iterator[Comparison]:
     """OWN minus each recorded rival, paired by victim, seed and target.
 
     For a defence (``attacks`` given): its success net of the control minus another's, against each attack. For an
     attack: its success on undefended victims, net of the control, minus another attack's.
     """
-    evidence = Evidence(_together(results, out, scale))
+    evidence = Evidence(_together(results, out, scale, made))
     where = {"setting": "transfer"}
     labels = [
         run.labels for run in evidence.runs if run.step == "train" and run.labels["setting"] == "transfer"
@@ -181,9 +184,9 @@ def differences(results: Path, out: Path, scale: str, attacks: Iterable[str] | N
             yield part
 
 
-def removed(out: Path, scale: str) -> dict[tuple[str, str], tuple[float, float, float]]:
+def removed(out: Path, scale: str, made: Iterable[Job]) -> dict[tuple[str, str], tuple[float, float, float]]:
     """Attack and defence → shares of poisons and of clean points removed, and the mean MCC, over the new runs' trials."""
-    evidence = Evidence(runs.load(out, scale)[0])
+    evidence = Evidence(_made(out, scale, made))
     cells = {(run.labels["attack"], run.labels["defence"]) for run in evidence.runs if run.step == "filter"}
     found = {}
     for attack, defence in sorted(cells):
@@ -196,6 +199,12 @@ def removed(out: Path, scale: str) -> dict[tuple[str, str], tuple[float, float, 
     return found
 
 
-def _together(results: Path, out: Path, scale: str) -> list[runs.Run]:
+def _made(out: Path, scale: str, jobs: Iterable[Job]) -> list[runs.Run]:
+    """The runs of these jobs; ``out`` may hold those of an earlier call, with other poisons or another filter."""
+    folders = {job.folder for job in jobs}
+    return [run for run in runs.load(out, scale)[0] if out / run.folder in folders]
+
+
+def _together(results: Path, out: Path, scale: str, made: Iterable[Job]) -> list[runs.Run]:
     recorded = [run for run in runs.load(results, scale)[0] if OWN not in run.labels.values()]
-    return [*(run for run in recorded if run.study == STUDY.name), *runs.load(out, scale)[0]]
+    return [*(run for run in recorded if run.study == STUDY.name), *_made(out, scale, made)]
