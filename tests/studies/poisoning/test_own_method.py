@@ -216,6 +216,17 @@ def test_runs_of_an_earlier_call_are_in_no_result_of_the_next(
     assert code == 0 and "convex_polytope" in shares and "feature_collision" not in shares
 
 
+def test_a_ball_that_is_larger_than_the_recorded_attacks_is_said(
+    call: Callable[..., tuple[int, Path]], results: Path, capsys: Any
+) -> None:
+    poisons = str(results / "runs/poisoning/craft/convex_polytope/seed0/poisons.safetensors")
+    assert call("evaluate-poisons", poisons, "--eps", "0.25", "--defences")[0] == 0
+    said = "not comparable: own has eps 0.25, feature_collision has 0.2, convex_polytope has 0.2"
+    assert said in capsys.readouterr().out
+    assert call("evaluate-poisons", poisons, "--eps", "0.2", "--defences")[0] == 0
+    assert "not comparable" not in capsys.readouterr().out
+
+
 def test_what_breaks_the_rules_is_refused_in_one_line(
     call: Callable[..., tuple[int, Path]], results: Path, tmp_path: Path, capsys: Any
 ) -> None:
