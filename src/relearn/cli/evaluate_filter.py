@@ -5,8 +5,9 @@
 The class has ``fit_predict(features, labels)``, 1 to keep a point and -1 to drop it (`relearn.methods.detector`); the module is
 looked for in the working directory, too. Networks and poisons are those of results/<scale>. For each attack and victim the filter
 runs on the poisoned sets, the victim is trained on what it keeps, and the same is done with unperturbed bases. The command
-prints what success each defence leaves, less that of the control, and the differences to the recorded defences with 95% intervals
-over targets; the runs are written below --out with their records.
+prints what success each defence leaves, less that of the control, with a 95% interval over targets, and the differences to the
+recorded defences with intervals that are widened for their number; with fewer targets, victims or pairs than a claim needs, a
+difference is underpowered (docs/verdicts.md). The runs are written below --out with their records.
 """
 
 from __future__ import annotations
@@ -188,14 +189,14 @@ def show(results: Path, out: Path, scale: str, jobs: list[Job], attacks: list[st
     print("\nremoved: poisons, clean points, MCC")
     for (attack, defence), (poisons, clean, mcc) in own_method.removed(out, scale, jobs).items():
         print(f"  {attack:20} {defence:24} {100 * poisons:6.1f}% {100 * clean:6.1f}% {mcc:6.2f}")
-    print("\ndifference in points, with its 95% interval; above 0 is better")
-    for one in own_method.differences(results, out, scale, jobs, attacks):
+    found = own_method.differences(results, out, scale, jobs, attacks)
+    print(f"\ndifference in points, with intervals that hold for all {len(found)} at 95%; above 0 is better")
+    for one, reasons in found:
         low, estimate, high = (
             100 * value for value in (one.interval.low, one.interval.estimate, one.interval.high)
         )
-        print(
-            f"  {one.name:45} {estimate:+6.1f} [{low:+.1f}, {high:+.1f}]  better: {one.verdict.replace('_', ' ')}"
-        )
+        says = f"underpowered: {'; '.join(reasons)}" if reasons else f"better: {one.verdict}"
+        print(f"  {one.name:45} {estimate:+6.1f} [{low:+.1f}, {high:+.1f}]  {says}")
     path = out / "leaderboard.csv"
     write(path, table_formats.csv_text(leaderboard.FIELDS, lines).encode())
     print(f"\nruns and records: {out / 'runs'}; rows: {path}")

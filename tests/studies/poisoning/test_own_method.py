@@ -20,6 +20,7 @@ from relearn.studies.poisoning import own_method
 from relearn.studies.poisoning.plan import plan
 
 from ...steps.recorded import rows_of
+from .fake_records import Study
 
 FILTERS = """
 import numpy as np
@@ -147,7 +148,11 @@ def test_a_filter_that_keeps_everything_is_no_defence(
         assert [row["success"] for row in mine] == [row["success"] for row in bare]
         assert [row["test_accuracy_frac"] for row in mine] == [row["test_accuracy_frac"] for row in bare]
     text = capsys.readouterr().out
-    assert "own - none, against convex_polytope" in text and "Defences against poisoning" in text
+    assert (
+        "own - none, against convex_polytope" in text
+        and "underpowered: 3 targets, needs 20; 1 vic" in text
+        and "Defences against poisoning" in text
+    )
     assert "own                         0.0%    0.0%" in text
     rows = list(csv.DictReader((out / "leaderboard.csv").read_text().splitlines()))
     assert {row["method"] for row in rows} == {"none", "deep_knn", "own"}
@@ -182,7 +187,7 @@ def test_the_crafted_poisons_give_the_recorded_trials(
         ]
     (part,) = [
         one
-        for one in own_method.differences(results, out, "mini", made(out), None)
+        for one, _ in own_method.differences(results, out, "mini", made(out), None)
         if one.name == "own - convex_polytope"
     ]
     assert part.interval.estimate == 0.0
@@ -225,6 +230,42 @@ def test_a_ball_that_is_larger_than_the_recorded_attacks_is_said(
     assert said in capsys.readouterr().out
     assert call("evaluate-poisons", poisons, "--eps", "0.2", "--defences")[0] == 0
     assert "not comparable" not in capsys.readouterr().out
+
+
+class Attack(Study):
+    """Poisons of a user's own that work on every target, with nothing else below --out."""
+
+    attacks, defences = ("own",), ()
+
+    def success(self, attack: str, defence: str, victim: str, target: int, k: int | None) -> bool:
+        return attack == "own" and (target + len(victim)) % 7 > 0
+
+
+class Recorded(Study):
+    attacks, defences = ("feature_collision", "convex_polytope", "white_box_convex_polytope"), ()
+
+
+def test_differences_hold_together_and_leave_out_attacks_that_know_the_victim(tmp_path: Path) -> None:
+    recorded, out = Recorded().write(tmp_path / "recorded"), Attack().write(tmp_path / "out")
+    both = own_method.differences(recorded, out, "mini", made(out), None)
+    assert [one.name for one, _ in both] == ["own - convex_polytope", "own - feature_collision"]
+    assert [(one.verdict, reasons) for one, reasons in both] == 2 * [("reproduced", [])]
+    single = Recorded()
+    single.attacks = ("feature_collision",)
+    recorded = single.write(tmp_path / "single")
+    ((alone, _),) = own_method.differences(recorded, out, "mini", made(out), None)
+    wide = both[1][0].interval
+    assert wide.estimate == alone.interval.estimate
+    assert wide.low < alone.interval.low and wide.high > alone.interval.high
+
+
+def test_a_difference_with_too_few_trials_or_weak_victims_is_underpowered(tmp_path: Path) -> None:
+    study, own = Recorded(), Attack()
+    study.targets = own.targets = 10
+    study.accuracy = 0.5
+    recorded, out = study.write(tmp_path / "recorded"), own.write(tmp_path / "out")
+    for _, reasons in own_method.differences(recorded, out, "mini", made(out), None):
+        assert "10 targets, needs 20" in reasons and "ResNet18 at 50.0% accuracy, needs 60%" in reasons
 
 
 def test_what_breaks_the_rules_is_refused_in_one_line(

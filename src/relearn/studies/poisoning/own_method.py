@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ from relearn.report import runs
 from relearn.report.comparisons import DIFFERENCE, Comparison, paired_difference
 from relearn.report.leaderboard import Row, rows
 from relearn.report.quantities import Evidence
-from relearn.report.verdicts import Above
+from relearn.report.verdicts import Above, widened
 from relearn.runs.code_version import code_version
 from relearn.studies.family import Family
 from relearn.studies.poisoning.plan import plan
+from relearn.studies.poisoning.plan.poisons import WHITE_BOX
 from relearn.studies.poisoning.study import STUDY
 
 OWN = "own"
@@ -139,11 +140,12 @@ def boards(
 
 def differences(
     results: Path, out: Path, scale: str, made: Iterable[Job], attacks: Iterable[str] | None
-) -> Iterator[Comparison]:
-    """OWN minus each recorded rival, paired by victim, seed and target.
+) -> list[tuple[Comparison, list[str]]]:
+    """OWN minus each recorded rival, paired by victim, seed and target, and the reasons why a difference is underpowered.
 
     For a defence (``attacks`` given): its success net of the control minus another's, against each attack. For an
-    attack: its success on undefended victims, net of the control, minus another attack's.
+    attack: its success on undefended victims, net of the control, minus another attack's; attacks that know the victim's
+    weights are no rivals. The intervals are widened for the number of differences (:func:`relearn.report.verdicts.widened`).
     """
     evidence = Evidence(_together(results, out, scale, made))
     where = {"setting": "transfer"}
@@ -151,7 +153,8 @@ def differences(
         run.labels for run in evidence.runs if run.step == "train" and run.labels["setting"] == "transfer"
     ]
     if attacks is None:
-        rivals = sorted({one["attack"] for one in labels} - {OWN, "clean"})
+        met = {one["attack"] for one in labels} - {OWN, "clean"}
+        rivals = sorted(attack for attack in met if not attack.startswith(WHITE_BOX))
         pairs = [
             (
                 "attack_success_net",
@@ -172,16 +175,22 @@ def differences(
             for attack in attacks
             for rival in sorted({one["defence"] for one in labels if one["attack"] == attack} - {OWN})
         ]
-    for quantity, mine, other, name in pairs:
-        part = paired_difference(
+    parts = [
+        paired_difference(
             f"own - {name}",
             evidence.trials(quantity, {**where, **mine}),
             evidence.trials(quantity, {**where, **other}),
             Above(0.0),
             bounds=DIFFERENCE,
         )
-        if part is not None:
-            yield part
+        for quantity, mine, other, name in pairs
+    ]
+    found = [part for part in parts if part is not None]
+    power = STUDY.part("claims").power
+    # any of them is read as a result of its own, so that each must also hold on the claimed side at this confidence
+    return [
+        (replace(part, interval=widened(part.interval, len(found))), power(part, evidence)) for part in found
+    ]
 
 
 def removed(out: Path, scale: str, made: Iterable[Job]) -> dict[tuple[str, str], tuple[float, float, float]]:
