@@ -133,6 +133,12 @@ def board(out: Path) -> list[tuple[str, str]]:
     ]
 
 
+def knowledge(root: Path, attack: str) -> set[str]:
+    """What the records of an attack's victims say that the attacker knows."""
+    files = (root / "runs/poisoning/train/transfer" / attack).rglob("record.json")
+    return {json.loads(file.read_text())["threat_model"]["knowledge"] for file in files}
+
+
 def trials(root: Path, attack: str, defence: str) -> list[dict[str, str]]:
     (file,) = (root / "runs/poisoning/train").glob(f"transfer/{attack}/{defence}/*/seed0/trials.csv")
     return rows_of(file)
@@ -191,6 +197,7 @@ def test_the_crafted_poisons_give_the_recorded_trials(
         if one.name == "own - convex_polytope"
     ]
     assert part.interval.estimate == 0.0
+    assert knowledge(out, "own") == {"transfer"} and knowledge(results, "convex_polytope") == {"gray_box"}
     for t, images in enumerate(load_file(poisons)["poisons"]):
         (tmp_path / f"png/{t:02}").mkdir(parents=True)
         for j, image in enumerate(images):

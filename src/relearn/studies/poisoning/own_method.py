@@ -27,6 +27,9 @@ from relearn.studies.poisoning.study import STUDY
 
 OWN = "own"
 """Label of the user's attack or defence."""
+UNKNOWN = "transfer"
+"""Knowledge in the records of the user's poisons, which do not say on what they were crafted: of those that a threat model can
+hold, the one that is relative to no victim."""
 STEPS = ("filter", "train")
 
 
@@ -101,7 +104,10 @@ def _job(
         for name, paths in family.inputs_of(seed=run.get("seed"), **labels).items()
     }
     modules = [STUDY.steps[family.step], *family.modules_of(**labels)]
-    words = ["poisoning", family.step, "--settings", json.dumps(dict(family.settings_of(**labels)))]
+    settings = dict(family.settings_of(**labels))
+    if labels.get("attack") == OWN and settings.get("knowledge") is not None:
+        settings["knowledge"] = UNKNOWN  # the plan's is that of attacks on this project's substitutes
+    words = ["poisoning", family.step, "--settings", json.dumps(settings)]
     words += ["--code", code_version(*modules), "--scale", family.scale, "--seed", run.get("seed", "0")]
     for name, paths in inputs.items():
         words += ["--input", name, *map(str, paths)]
