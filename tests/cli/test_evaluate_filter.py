@@ -100,3 +100,13 @@ def test_what_a_class_raises_is_said(name: str, capsys: pytest.CaptureFixture[st
 def test_what_a_class_returns_is_said(what: str, found: str, capsys: pytest.CaptureFixture[str]) -> None:
     error = error_of(capsys, "rough_filters:Given", "--arguments", f'{{"what": "{what}"}}')
     assert f"rough_filters:Given: found {found}, {ALLOWED}" in error
+
+
+def test_the_help_says_what_attacks_and_set_ups_are_allowed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["evaluate-filter", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "no white_box_* ones" in text and "default: no check (poisons then need --eps)" in text
+    for name in ("white_box_collision", "white_box_convex_polytope"):
+        error = error_of(capsys, "rough_filters:Bare", "--attacks", name)
+        assert f"--attacks: found {name}, allowed: feature_collision, " in error
+        assert "white_box" not in error.partition("allowed")[2]

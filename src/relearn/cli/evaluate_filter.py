@@ -30,13 +30,21 @@ ATTACKS = ("feature_collision", "convex_polytope")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("filter", metavar="MODULE:CLASS")
     parser.add_argument("--arguments", default="{}", help="arguments of the class, as JSON")
-    parser.add_argument("--attacks", nargs="+", default=list(ATTACKS), help=f"default: {' '.join(ATTACKS)}")
+    parser.add_argument(
+        "--attacks",
+        nargs="+",
+        default=list(ATTACKS),
+        help=f"recorded attacks on networks whose weights they do not know, no white_box_* ones; default: {' '.join(ATTACKS)}",
+    )
     add_shared(parser)
 
 
 def add_shared(parser: argparse.ArgumentParser) -> None:
     """The options that both verbs for methods of the user's own have."""
-    parser.add_argument("--setup", help="name of `relearn setups`; default: the set-up of the data")
+    parser.add_argument(
+        "--setup",
+        help="name of `relearn setups`, whose data the results must have; default: no check (poisons then need --eps)",
+    )
     parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
     parser.add_argument("--results", type=Path, help="finished runs; default: results/<scale>")
     parser.add_argument("--victims", nargs="+", default=[], help="default: all")
@@ -55,10 +63,12 @@ def main(args: argparse.Namespace) -> int:
     from relearn.methods import ATTACKS as KNOWN
     from relearn.methods import DEFENCES
     from relearn.studies.poisoning import own_method
+    from relearn.studies.poisoning.plan.poisons import WHITE_BOX
 
     output_folder.check("--out", args.out)
-    if unknown := sorted(set(args.attacks) - set(KNOWN)):
-        raise ValueError(f"--attacks: found {unknown[0]}, allowed: {', '.join(KNOWN)}")
+    allowed = [name for name in KNOWN if not name.startswith(WHITE_BOX)]  # those are of one victim's weights
+    if unknown := sorted(set(args.attacks) - set(allowed)):
+        raise ValueError(f"--attacks: found {unknown[0]}, allowed: {', '.join(allowed)}")
     try:
         arguments = json.loads(args.arguments)
     except ValueError as error:
@@ -152,7 +162,7 @@ def command(scale: str) -> str:
 
 
 def run(jobs: list[Job]) -> int:
-    """Run the jobs in this process, one after another; a run that is there with the same code and inputs stays.
+    """Run the jobs in this process, one after another. Every run is made anew: a run that is there is replaced.
 
     Raises:
         ValueError: no job, or (FileNotFoundError) an input of a job is missing.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("poisons", type=Path)
-    add("--defences", nargs="*", default=["deep_knn"], help="default: deep_knn")
+    add("--defences", nargs="*", help="default: deep_knn")
     add(
         "--eps",
         type=float,
@@ -65,15 +65,16 @@ def main(args: argparse.Namespace) -> int:
     output_folder.check("--out", args.out)
     if args.setup in public_benchmark.SETUPS:
         return public_poisons.measure(args)
+    defences = ["deep_knn"] if args.defences is None else args.defences
     allowed = [*DEFENCES, *VOTES, "adversarial_training"]
-    if unknown := sorted(set(args.defences) - set(allowed)):
+    if unknown := sorted(set(defences) - set(allowed)):
         raise ValueError(f"--defences: found {unknown[0]}, allowed: {', '.join(allowed)}")
     values, results = shared.load_results(args)
     if args.eps is None and args.setup is None:
         raise ValueError("found neither --setup nor --eps, allowed: one of them, for the size of the ball")
     eps = args.eps if args.setup is None else eps_of(setups.load()[args.setup], args.eps)
     images = read(args.poisons)
-    changed = own_method.with_poisons(values, args.defences, eps)
+    changed = own_method.with_poisons(values, defences, eps)
     own = changed["poisoning"]
     own["craft"]["targets"] = min(len(images), own["craft"]["targets"])
     jobs = own_method.jobs(changed, values["scale"], results, args.out, shared.machine(args), args.victims)
