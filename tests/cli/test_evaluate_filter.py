@@ -122,3 +122,13 @@ def test_a_filter_that_draws_has_a_seed_that_the_runs_set(capsys: pytest.Capture
     assert "--arguments: found seed, allowed: the others; a run sets it for each victim" in error
     error = error_of(capsys, "rough_filters:Random")
     assert "Random: found two answers to the same points, allowed: one (draw from a parameter seed" in error
+
+
+def test_the_help_says_what_attacks_and_set_ups_are_allowed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["evaluate-filter", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "no white_box_* ones" in text and "default: no check (poisons then need --eps)" in text
+    for name in ("white_box_collision", "white_box_convex_polytope"):
+        error = error_of(capsys, "rough_filters:Bare", "--attacks", name)
+        assert f"--attacks: found {name}, allowed: feature_collision, " in error
+        assert "white_box" not in error.partition("allowed")[2]

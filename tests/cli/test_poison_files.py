@@ -14,7 +14,7 @@ from relearn.cli import evaluate_filter, evaluate_poisons
 from relearn.cli.poison_files import read
 from relearn.data import public_benchmark, setups
 
-Refused = Callable[[Path, int], str]
+Refused = Callable[..., str]
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     """Calls the verb on a file; checks its status and that it prints one line; gives the line."""
     monkeypatch.setattr(evaluate_filter, "load_results", lambda args: ({}, tmp_path))
 
-    def call(path: Path, status: int) -> str:
-        assert cli.main(["evaluate-poisons", str(path), "--eps", "0.1"]) == status
+    def call(path: Path, status: int, *words: str) -> str:
+        assert cli.main(["evaluate-poisons", str(path), *(words or ("--eps", "0.1"))]) == status
         out, error = capsys.readouterr()
         assert not out and error.count("\n") == 1, error
         return error
@@ -84,6 +84,15 @@ def test_numbered_pictures_are_taken_in_the_order_of_their_numbers(tmp_path: Pat
     found = read(tmp_path)
     assert found.shape == (12, 11, 1, 8, 8)
     assert found[..., 0, 0, 0].ravel().tolist() == list(range(132))
+
+
+@pytest.mark.parametrize("eps", ["0.21", "nan", "-0.1"])
+def test_a_set_up_allows_no_larger_ball(eps: str, refused: Refused, tmp_path: Path) -> None:
+    error = refused(tmp_path / "none.npz", 2, "--setup", "digits-mini-v1", "--eps", eps)
+    assert f"--eps: found {eps}, allowed with digits-mini-v1: 0 to 0.2, the set-up's" in error
+    for allowed in ("0.2", "0.1"):
+        words = ("--setup", "digits-mini-v1", "--eps", allowed)
+        assert "no such file" in refused(tmp_path / "none.npz", 3, *words)
 
 
 @pytest.mark.parametrize("verb", [evaluate_filter, evaluate_poisons])

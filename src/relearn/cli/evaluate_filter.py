@@ -5,8 +5,9 @@
 The class has ``fit_predict(features, labels)``, 1 to keep a point and -1 to drop it (`relearn.methods.detector`); the module is
 looked for in the working directory, too. Networks and poisons are those of results/<scale>. For each attack and victim the filter
 runs on the poisoned sets, the victim is trained on what it keeps, and the same is done with unperturbed bases. The command
-prints what success each defence leaves, less that of the control, and the differences to the recorded defences with 95% intervals
-over targets; the runs are written below --out with their records.
+prints what success each defence leaves, less that of the control, with a 95% interval over targets, and the differences to the
+recorded defences with intervals that are widened for their number; with fewer targets, victims or pairs than a claim needs, a
+difference is underpowered (docs/verdicts.md). The runs are written below --out with their records.
 """
 
 from __future__ import annotations
@@ -30,13 +31,21 @@ ATTACKS = ("feature_collision", "convex_polytope")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("filter", metavar="MODULE:CLASS")
     parser.add_argument("--arguments", default="{}", help="arguments of the class, as JSON")
-    parser.add_argument("--attacks", nargs="+", default=list(ATTACKS), help=f"default: {' '.join(ATTACKS)}")
+    parser.add_argument(
+        "--attacks",
+        nargs="+",
+        default=list(ATTACKS),
+        help=f"recorded attacks on networks whose weights they do not know, no white_box_* ones; default: {' '.join(ATTACKS)}",
+    )
     add_shared(parser)
 
 
 def add_shared(parser: argparse.ArgumentParser) -> None:
     """The options that both verbs for methods of the user's own have."""
-    parser.add_argument("--setup", help="name of `relearn setups`; default: the set-up of the data")
+    parser.add_argument(
+        "--setup",
+        help="name of `relearn setups`, whose data the results must have; default: no check (poisons then need --eps)",
+    )
     parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
     parser.add_argument("--results", type=Path, help="finished runs; default: results/<scale>")
     parser.add_argument("--victims", nargs="+", default=[], help="default: all")
@@ -55,10 +64,12 @@ def main(args: argparse.Namespace) -> int:
     from relearn.methods import ATTACKS as KNOWN
     from relearn.methods import DEFENCES
     from relearn.studies.poisoning import own_method
+    from relearn.studies.poisoning.plan.poisons import WHITE_BOX
 
     output_folder.check("--out", args.out)
-    if unknown := sorted(set(args.attacks) - set(KNOWN)):
-        raise ValueError(f"--attacks: found {unknown[0]}, allowed: {', '.join(KNOWN)}")
+    allowed = [name for name in KNOWN if not name.startswith(WHITE_BOX)]  # those are of one victim's weights
+    if unknown := sorted(set(args.attacks) - set(allowed)):
+        raise ValueError(f"--attacks: found {unknown[0]}, allowed: {', '.join(allowed)}")
     try:
         arguments = json.loads(args.arguments)
     except ValueError as error:
@@ -70,9 +81,10 @@ def main(args: argparse.Namespace) -> int:
     DEFENCES[own_method.OWN] = args.filter
     values, results = load_results(args)
     changed = own_method.with_filter(values, args.attacks, arguments)
-    code = run(own_method.jobs(changed, values["scale"], results, args.out, machine(args), args.victims))
+    jobs = own_method.jobs(changed, values["scale"], results, args.out, machine(args), args.victims)
+    code = run(jobs)
     if code == 0:
-        show(results, args.out, values["scale"], args.attacks)
+        show(results, args.out, values["scale"], jobs, args.attacks)
     return code
 
 
@@ -161,7 +173,7 @@ def command(scale: str) -> str:
 
 
 def run(jobs: list[Job]) -> int:
-    """Run the jobs in this process, one after another; a run that is there with the same code and inputs stays.
+    """Run the jobs in this process, one after another. Every run is made anew: a run that is there is replaced.
 
     Raises:
         ValueError: no job, or (FileNotFoundError) an input of a job is missing.
@@ -179,14 +191,14 @@ def run(jobs: list[Job]) -> int:
     return 0
 
 
-def show(results: Path, out: Path, scale: str, attacks: list[str] | None) -> None:
-    """Print the boards, the shares removed and the differences; write the boards' rows to leaderboard.csv."""
+def show(results: Path, out: Path, scale: str, jobs: list[Job], attacks: list[str] | None) -> None:
+    """Print the boards, the shares removed and the differences of these jobs; write the boards' rows to leaderboard.csv."""
     from relearn.report import leaderboard, table_formats
     from relearn.runs.atomic_files import write
     from relearn.studies.poisoning import own_method
 
     lines = []
-    for title, rows in own_method.boards(results, out, scale, attacks):
+    for title, rows in own_method.boards(results, out, scale, jobs, attacks):
         print(f"\n{title}")
         for row in rows:
             line = row.line("%", 100.0)
@@ -196,16 +208,16 @@ def show(results: Path, out: Path, scale: str, attacks: list[str] | None) -> Non
             note = f", {row.missing} missing" if row.missing else ""
             print(f"  {rank:>2} {row.cell:20} {row.method:24} {value:>6}% [{low}, {high}]  {row.over}{note}")
     print("\nremoved: poisons, clean points, MCC")
-    for (attack, defence), (poisons, clean, mcc) in own_method.removed(out, scale).items():
+    for (attack, defence), (poisons, clean, mcc) in own_method.removed(out, scale, jobs).items():
         print(f"  {attack:20} {defence:24} {100 * poisons:6.1f}% {100 * clean:6.1f}% {mcc:6.2f}")
-    print("\ndifference in points, with its 95% interval; above 0 is better")
-    for one in own_method.differences(results, out, scale, attacks):
+    found = own_method.differences(results, out, scale, jobs, attacks)
+    print(f"\ndifference in points, with intervals that hold for all {len(found)} at 95%; above 0 is better")
+    for one, reasons in found:
         low, estimate, high = (
             100 * value for value in (one.interval.low, one.interval.estimate, one.interval.high)
         )
-        print(
-            f"  {one.name:45} {estimate:+6.1f} [{low:+.1f}, {high:+.1f}]  better: {one.verdict.replace('_', ' ')}"
-        )
+        says = f"underpowered: {'; '.join(reasons)}" if reasons else f"better: {one.verdict}"
+        print(f"  {one.name:45} {estimate:+6.1f} [{low:+.1f}, {high:+.1f}]  {says}")
     path = out / "leaderboard.csv"
     write(path, table_formats.csv_text(leaderboard.FIELDS, lines).encode())
     print(f"\nruns and records: {out / 'runs'}; rows: {path}")

@@ -30,12 +30,18 @@ from relearn.cli.poison_files import read
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from relearn.data.setups import Setup
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("poisons", type=Path)
-    add("--defences", nargs="*", default=["deep_knn"], help="default: deep_knn")
-    add("--eps", type=float, help="largest change of a pixel in [0, 1]; default: the set-up's")
+    add("--defences", nargs="*", help="default: deep_knn")
+    add(
+        "--eps",
+        type=float,
+        help="largest change of a pixel in [0, 1]; default, and most with --setup: the set-up's",
+    )
     shared.add_shared(parser)
     public = parser.add_argument_group("the public benchmark's set-ups")
     public.add_argument("--trials", type=Path, help="poison_setups/*.pickle of its repository; default: ours")
@@ -59,15 +65,16 @@ def main(args: argparse.Namespace) -> int:
     output_folder.check("--out", args.out)
     if args.setup in public_benchmark.SETUPS:
         return public_poisons.measure(args)
+    defences = ["deep_knn"] if args.defences is None else args.defences
     allowed = [*DEFENCES, *VOTES, "adversarial_training"]
-    if unknown := sorted(set(args.defences) - set(allowed)):
+    if unknown := sorted(set(defences) - set(allowed)):
         raise ValueError(f"--defences: found {unknown[0]}, allowed: {', '.join(allowed)}")
     values, results = shared.load_results(args)
     if args.eps is None and args.setup is None:
         raise ValueError("found neither --setup nor --eps, allowed: one of them, for the size of the ball")
-    eps = args.eps if args.eps is not None else setups.load()[args.setup].eps_255 / 255
+    eps = args.eps if args.setup is None else eps_of(setups.load()[args.setup], args.eps)
     images = read(args.poisons)
-    changed = own_method.with_poisons(values, args.defences, eps)
+    changed = own_method.with_poisons(values, defences, eps)
     own = changed["poisoning"]
     own["craft"]["targets"] = min(len(images), own["craft"]["targets"])
     jobs = own_method.jobs(changed, values["scale"], results, args.out, shared.machine(args), args.victims)
@@ -82,8 +89,27 @@ def main(args: argparse.Namespace) -> int:
         )
     code = shared.run(jobs)
     if code == 0:
-        shared.show(results, args.out, values["scale"], None)
+        shared.show(results, args.out, values["scale"], jobs, None)
+        balls = {
+            name: own["craft"]["attacks"][name]["eps"] for name in values["poisoning"]["studies"]["transfer"]
+        }
+        if smaller := [f"{name} has {ball:g}" for name, ball in balls.items() if ball < eps]:
+            print(f"not comparable: own has eps {eps:g}, {', '.join(smaller)}")
     return code
+
+
+def eps_of(setup: Setup, given: float | None) -> float:
+    """The set-up's, or a smaller one: the recorded attacks are compared in the set-up's ball.
+
+    Raises:
+        ValueError: a larger one.
+    """
+    own = setup.eps_255 / 255
+    if given is None:
+        return own
+    if not 0 <= given <= own:
+        raise ValueError(f"--eps: found {given:g}, allowed with {setup.name}: 0 to {own:.4g}, the set-up's")
+    return given
 
 
 def place(

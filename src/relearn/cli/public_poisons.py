@@ -34,10 +34,7 @@ def measure(args: argparse.Namespace) -> int:
     from relearn.studies.poisoning import public_benchmark as measured
 
     protocol = benchmark.SETUPS[args.setup]
-    if args.eps is not None:
-        raise ValueError(
-            f"--eps: found {args.eps}, allowed with {protocol.name}: none, it is part of the set-up"
-        )
+    refuse_unread(args, protocol)
     victims = victims_of(args, protocol)
     data, trials, origin = trials_of(protocol, args.trials)
     pickled = args.poisons.is_dir() and any(args.poisons.glob("*/poisons.pickle"))
@@ -90,6 +87,29 @@ def _identity(network: str, protocol: Protocol) -> str:
     from relearn.runs.atomic_files import digest
 
     return network if protocol.from_scratch else f"{Path(network).name} {digest(network)[:12]}"
+
+
+def refuse_unread(args: argparse.Namespace, protocol: Protocol) -> None:
+    """Refuse options without effect, so that nobody takes the result for theirs.
+
+    Raises:
+        ValueError: --eps, which the set-up fixes, or an option that only other set-ups read.
+    """
+    if args.eps is not None:
+        raise ValueError(
+            f"--eps: found {args.eps}, allowed with {protocol.name}: none, it is part of the set-up"
+        )
+    unread = {name: getattr(args, name) for name in ("defences", "scale", "results")}
+    if not protocol.from_scratch:
+        unread["controls"] = args.controls or None  # its victims have their controls anyway
+        unread["precision"] = None if args.precision == "fp32" else args.precision
+    for name, value in unread.items():
+        if value is not None:
+            shown = " ".join(value) or "none" if isinstance(value, list) else value
+            allowed = "fp32" if name == "precision" else f"no --{name}"
+            raise ValueError(
+                f"--{name}: found {shown}, allowed with {protocol.name}: {allowed}, it has no effect there"
+            )
 
 
 def victims_of(args: argparse.Namespace, protocol: Protocol) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from relearn.studies.poisoning import own_method
 from relearn.studies.poisoning.plan import plan
 
 from ...steps.recorded import rows_of
+from .fake_records import Study
 
 FILTERS = """
 import numpy as np
@@ -119,6 +120,25 @@ def call(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     return run
 
 
+def made(out: Path) -> list[own_method.Job]:
+    """Jobs of all runs below a folder."""
+    return [own_method.Job(file.parent, (), ()) for file in (out / "runs").rglob("record.json")]
+
+
+def board(out: Path) -> list[tuple[str, str]]:
+    """Cell and method of each row of leaderboard.csv; the board of attacks has no cell."""
+    return [
+        (row["cell"], row["method"])
+        for row in csv.DictReader((out / "leaderboard.csv").read_text().splitlines())
+    ]
+
+
+def knowledge(root: Path, attack: str) -> set[str]:
+    """What the records of an attack's victims say that the attacker knows."""
+    files = (root / "runs/poisoning/train/transfer" / attack).rglob("record.json")
+    return {json.loads(file.read_text())["threat_model"]["knowledge"] for file in files}
+
+
 def trials(root: Path, attack: str, defence: str) -> list[dict[str, str]]:
     (file,) = (root / "runs/poisoning/train").glob(f"transfer/{attack}/{defence}/*/seed0/trials.csv")
     return rows_of(file)
@@ -134,7 +154,11 @@ def test_a_filter_that_keeps_everything_is_no_defence(
         assert [row["success"] for row in mine] == [row["success"] for row in bare]
         assert [row["test_accuracy_frac"] for row in mine] == [row["test_accuracy_frac"] for row in bare]
     text = capsys.readouterr().out
-    assert "own - none, against convex_polytope" in text and "Defences against poisoning" in text
+    assert (
+        "own - none, against convex_polytope" in text
+        and "underpowered: 3 targets, needs 20; 1 vic" in text
+        and "Defences against poisoning" in text
+    )
     assert "own                         0.0%    0.0%" in text
     rows = list(csv.DictReader((out / "leaderboard.csv").read_text().splitlines()))
     assert {row["method"] for row in rows} == {"none", "deep_knn", "own"}
@@ -152,7 +176,7 @@ def test_a_filter_that_drops_the_poisons_leaves_the_control(
     assert code == 0
     for row in trials(out, "convex_polytope", "own"):
         assert row["success"] == row["control_success"]
-    removed = own_method.removed(out, "mini")["convex_polytope", "own"]
+    removed = own_method.removed(out, "mini", made(out))["convex_polytope", "own"]
     assert removed == pytest.approx((1.0, 0.0, 1.0))
 
 
@@ -169,10 +193,11 @@ def test_the_crafted_poisons_give_the_recorded_trials(
         ]
     (part,) = [
         one
-        for one in own_method.differences(results, out, "mini", None)
+        for one, _ in own_method.differences(results, out, "mini", made(out), None)
         if one.name == "own - convex_polytope"
     ]
     assert part.interval.estimate == 0.0
+    assert knowledge(out, "own") == {"transfer"} and knowledge(results, "convex_polytope") == {"gray_box"}
     for t, images in enumerate(load_file(poisons)["poisons"]):
         (tmp_path / f"png/{t:02}").mkdir(parents=True)
         for j, image in enumerate(images):
@@ -180,6 +205,74 @@ def test_the_crafted_poisons_give_the_recorded_trials(
                 tmp_path / f"png/{t:02}/{j}.png"
             )
     np.testing.assert_array_equal(read(tmp_path / "png"), read(poisons))
+
+
+def test_runs_of_an_earlier_call_are_in_no_result_of_the_next(
+    call: Callable[..., tuple[int, Path]], results: Path, capsys: Any
+) -> None:
+    poisons = [
+        str(results / f"runs/poisoning/craft/{attack}/seed0/poisons.safetensors")
+        for attack in ("feature_collision", "convex_polytope")
+    ]
+    assert call("evaluate-poisons", poisons[0], "--eps", "0.2", "--defences", "deep_knn")[0] == 0
+    capsys.readouterr()
+    code, out = call("evaluate-poisons", poisons[1], "--eps", "0.2", "--defences", "l2_outliers")
+    shares = capsys.readouterr().out.partition("removed: ")[2].partition("difference")[0]
+    assert code == 0 and "l2_outliers" in shares and "deep_knn" not in shares
+    assert {method for cell, method in board(out) if cell == "own"} == {"none", "l2_outliers"}
+    code, out = call("evaluate-filter", "filters_of_mine:Keep", "--attacks", "feature_collision")
+    shares = capsys.readouterr().out.partition("removed: ")[2].partition("difference")[0]
+    assert code == 0 and "l2_outliers" not in shares
+    code, out = call("evaluate-filter", "filters_of_mine:Keep", "--attacks", "convex_polytope")
+    shares = capsys.readouterr().out.partition("removed: ")[2].partition("difference")[0]
+    assert code == 0 and "convex_polytope" in shares and "feature_collision" not in shares
+
+
+def test_a_ball_that_is_larger_than_the_recorded_attacks_is_said(
+    call: Callable[..., tuple[int, Path]], results: Path, capsys: Any
+) -> None:
+    poisons = str(results / "runs/poisoning/craft/convex_polytope/seed0/poisons.safetensors")
+    assert call("evaluate-poisons", poisons, "--eps", "0.25", "--defences")[0] == 0
+    said = "not comparable: own has eps 0.25, feature_collision has 0.2, convex_polytope has 0.2"
+    assert said in capsys.readouterr().out
+    assert call("evaluate-poisons", poisons, "--eps", "0.2", "--defences")[0] == 0
+    assert "not comparable" not in capsys.readouterr().out
+
+
+class Attack(Study):
+    """Poisons of a user's own that work on every target, with nothing else below --out."""
+
+    attacks, defences = ("own",), ()
+
+    def success(self, attack: str, defence: str, victim: str, target: int, k: int | None) -> bool:
+        return attack == "own" and (target + len(victim)) % 7 > 0
+
+
+class Recorded(Study):
+    attacks, defences = ("feature_collision", "convex_polytope", "white_box_convex_polytope"), ()
+
+
+def test_differences_hold_together_and_leave_out_attacks_that_know_the_victim(tmp_path: Path) -> None:
+    recorded, out = Recorded().write(tmp_path / "recorded"), Attack().write(tmp_path / "out")
+    both = own_method.differences(recorded, out, "mini", made(out), None)
+    assert [one.name for one, _ in both] == ["own - convex_polytope", "own - feature_collision"]
+    assert [(one.verdict, reasons) for one, reasons in both] == 2 * [("reproduced", [])]
+    single = Recorded()
+    single.attacks = ("feature_collision",)
+    recorded = single.write(tmp_path / "single")
+    ((alone, _),) = own_method.differences(recorded, out, "mini", made(out), None)
+    wide = both[1][0].interval
+    assert wide.estimate == alone.interval.estimate
+    assert wide.low < alone.interval.low and wide.high > alone.interval.high
+
+
+def test_a_difference_with_too_few_trials_or_weak_victims_is_underpowered(tmp_path: Path) -> None:
+    study, own = Recorded(), Attack()
+    study.targets = own.targets = 10
+    study.accuracy = 0.5
+    recorded, out = study.write(tmp_path / "recorded"), own.write(tmp_path / "out")
+    for _, reasons in own_method.differences(recorded, out, "mini", made(out), None):
+        assert "10 targets, needs 20" in reasons and "ResNet18 at 50.0% accuracy, needs 60%" in reasons
 
 
 def test_what_breaks_the_rules_is_refused_in_one_line(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,18 @@ from relearn.report import runs
 from relearn.report.comparisons import DIFFERENCE, Comparison, paired_difference
 from relearn.report.leaderboard import Row, rows
 from relearn.report.quantities import Evidence
-from relearn.report.verdicts import Above
+from relearn.report.verdicts import Above, widened
 from relearn.runs.code_version import code_version
 from relearn.studies.family import Family
 from relearn.studies.poisoning.plan import plan
+from relearn.studies.poisoning.plan.poisons import WHITE_BOX
 from relearn.studies.poisoning.study import STUDY
 
 OWN = "own"
 """Label of the user's attack or defence."""
+UNKNOWN = "transfer"
+"""Knowledge in the records of the user's poisons, which do not say on what they were crafted: of those that a threat model can
+hold, the one that is relative to no victim."""
 STEPS = ("filter", "train")
 
 
@@ -100,7 +104,10 @@ def _job(
         for name, paths in family.inputs_of(seed=run.get("seed"), **labels).items()
     }
     modules = [STUDY.steps[family.step], *family.modules_of(**labels)]
-    words = ["poisoning", family.step, "--settings", json.dumps(dict(family.settings_of(**labels)))]
+    settings = dict(family.settings_of(**labels))
+    if labels.get("attack") == OWN and settings.get("knowledge") is not None:
+        settings["knowledge"] = UNKNOWN  # the plan's is that of attacks on this project's substitutes
+    words = ["poisoning", family.step, "--settings", json.dumps(settings)]
     words += ["--code", code_version(*modules), "--scale", family.scale, "--seed", run.get("seed", "0")]
     for name, paths in inputs.items():
         words += ["--input", name, *map(str, paths)]
@@ -117,14 +124,15 @@ def _job(
 
 
 def boards(
-    results: Path, out: Path, scale: str, attacks: Iterable[str] | None = None
+    results: Path, out: Path, scale: str, made: Iterable[Job], attacks: Iterable[str] | None = None
 ) -> list[tuple[str, list[Row]]]:
     """Title and rows of the study's leaderboards with the new runs among the recorded ones.
 
     Args:
+        made: the jobs whose runs below ``out`` count; earlier runs there are of another filter or of other poisons.
         attacks: only these cells of the board of defences; None: only the cell OWN, with the board of attacks.
     """
-    together = _together(results, out, scale)
+    together = _together(results, out, scale, made)
     found = []
     for board in STUDY.part("claims").BOARDS:
         if board.method == "attack" and attacks is not None:
@@ -136,19 +144,23 @@ def boards(
     return found
 
 
-def differences(results: Path, out: Path, scale: str, attacks: Iterable[str] | None) -> Iterator[Comparison]:
-    """OWN minus each recorded rival, paired by victim, seed and target.
+def differences(
+    results: Path, out: Path, scale: str, made: Iterable[Job], attacks: Iterable[str] | None
+) -> list[tuple[Comparison, list[str]]]:
+    """OWN minus each recorded rival, paired by victim, seed and target, and the reasons why a difference is underpowered.
 
     For a defence (``attacks`` given): its success net of the control minus another's, against each attack. For an
-    attack: its success on undefended victims, net of the control, minus another attack's.
+    attack: its success on undefended victims, net of the control, minus another attack's; attacks that know the victim's
+    weights are no rivals. The intervals are widened for the number of differences (:func:`relearn.report.verdicts.widened`).
     """
-    evidence = Evidence(_together(results, out, scale))
+    evidence = Evidence(_together(results, out, scale, made))
     where = {"setting": "transfer"}
     labels = [
         run.labels for run in evidence.runs if run.step == "train" and run.labels["setting"] == "transfer"
     ]
     if attacks is None:
-        rivals = sorted({one["attack"] for one in labels} - {OWN, "clean"})
+        met = {one["attack"] for one in labels} - {OWN, "clean"}
+        rivals = sorted(attack for attack in met if not attack.startswith(WHITE_BOX))
         pairs = [
             (
                 "attack_success_net",
@@ -169,21 +181,27 @@ def differences(results: Path, out: Path, scale: str, attacks: Iterable[str] | N
             for attack in attacks
             for rival in sorted({one["defence"] for one in labels if one["attack"] == attack} - {OWN})
         ]
-    for quantity, mine, other, name in pairs:
-        part = paired_difference(
+    parts = [
+        paired_difference(
             f"own - {name}",
             evidence.trials(quantity, {**where, **mine}),
             evidence.trials(quantity, {**where, **other}),
             Above(0.0),
             bounds=DIFFERENCE,
         )
-        if part is not None:
-            yield part
+        for quantity, mine, other, name in pairs
+    ]
+    found = [part for part in parts if part is not None]
+    power = STUDY.part("claims").power
+    # any of them is read as a result of its own, so that each must also hold on the claimed side at this confidence
+    return [
+        (replace(part, interval=widened(part.interval, len(found))), power(part, evidence)) for part in found
+    ]
 
 
-def removed(out: Path, scale: str) -> dict[tuple[str, str], tuple[float, float, float]]:
+def removed(out: Path, scale: str, made: Iterable[Job]) -> dict[tuple[str, str], tuple[float, float, float]]:
     """Attack and defence → shares of poisons and of clean points removed, and the mean MCC, over the new runs' trials."""
-    evidence = Evidence(runs.load(out, scale)[0])
+    evidence = Evidence(_made(out, scale, made))
     cells = {(run.labels["attack"], run.labels["defence"]) for run in evidence.runs if run.step == "filter"}
     found = {}
     for attack, defence in sorted(cells):
@@ -196,6 +214,12 @@ def removed(out: Path, scale: str) -> dict[tuple[str, str], tuple[float, float, 
     return found
 
 
-def _together(results: Path, out: Path, scale: str) -> list[runs.Run]:
+def _made(out: Path, scale: str, jobs: Iterable[Job]) -> list[runs.Run]:
+    """The runs of these jobs; ``out`` may hold those of an earlier call, with other poisons or another filter."""
+    folders = {job.folder for job in jobs}
+    return [run for run in runs.load(out, scale)[0] if out / run.folder in folders]
+
+
+def _together(results: Path, out: Path, scale: str, made: Iterable[Job]) -> list[runs.Run]:
     recorded = [run for run in runs.load(results, scale)[0] if OWN not in run.labels.values()]
-    return [*(run for run in recorded if run.study == STUDY.name), *runs.load(out, scale)[0]]
+    return [*(run for run in recorded if run.study == STUDY.name), *_made(out, scale, made)]
