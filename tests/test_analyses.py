@@ -95,3 +95,36 @@ def test_a_number_that_no_run_has_is_found() -> None:
     assert not agree(("10", "32.5"), (5.0, 27.5))
     assert agree(("-∞", "0"), (-math.inf, 0.2)) and not agree(("0", "∞"), (0.0, 1.0))
     assert INTERVAL.findall("now [1, 2], before [3, 4] (eeb7e1b2)") == [("1", "2")]
+
+
+def test_costs_of_gradinit_at_small_are_those_of_the_records() -> None:
+    """Shares below 1% by seed, and peak memory beyond that of Kaiming's start, which is data and network alone."""
+    runs = pandas.read_parquet(PUBLISHED / "small/runs.parquet")
+    cell = runs["folder"].str.extract(r"^runs/gradinit/(\w+)/grid/(VGG-19(?:-BN)?)/(\w+)/(?:sgd/)?seed(\d+)$")
+    runs = runs.assign(step=cell[0], network=cell[1], start=cell[2], of=cell[3]).dropna(subset=["of"])
+    memory = (
+        runs[runs["step"] == "initialise"].groupby(["network", "start"])["metrics.peak_memory_bytes"].mean()
+        / 2**20
+    )
+    below, beyond = {}, {}
+    for network in ("VGG-19", "VGG-19-BN"):
+        own = runs[(runs["network"] == network) & (runs["start"] == "gradinit")].set_index("of")
+        seconds = own[own["step"] == "initialise"]["metrics.initialise_s"]
+        share = seconds / (200 * own[own["step"] == "train_from_init"]["metrics.epoch_s"])
+        below[network] = f"{(share < 0.01).sum()} of {len(share)}"
+        floor = memory[network, "kaiming"]
+        assert abs(floor - 218) < 1
+        beyond[network] = [round(memory[network, start] - floor) for start in ("gradinit", "metainit")]
+    told = {name: " ".join(text.split()) for name, text in _texts("gradinit").items()}
+    assert f"this one has {below['VGG-19']} and {below['VGG-19-BN']}" in told["under_1_percent_of_training"]
+    (plain, plain_meta), (normed, normed_meta) = beyond["VGG-19"], beyond["VGG-19-BN"]
+    said = f"beyond it GradInit takes {plain} and {normed} MiB, MetaInit {plain_meta} and {normed_meta}"
+    assert said in told["beats_metainit"]
+
+
+def _texts(study: str) -> dict[str, str]:
+    from relearn.report import yaml_file
+
+    (folder,) = (one.reported for one in all_studies() if one.name == study)
+    analyses = yaml_file.read(folder / "analysis.yaml")
+    return {claim: scales["small"]["text"] for claim, scales in analyses.items() if "small" in scales}

@@ -3,6 +3,7 @@
 import pytest
 
 from relearn.layers.efficient import KINDS
+from relearn.measures import lra_counts as lra_counts_module
 from relearn.measures.lra_counts import COLUMNS, PUBLISHED, TASKS, TOLERANCE, lra_counts
 from relearn.models.lra_encoder import create
 
@@ -31,6 +32,13 @@ def test_every_published_number_agrees(counted, kind: str, task: str) -> None:
     assert tuple(row) == COLUMNS
     assert row["flops_agree"] is True and abs(row["flops_difference"]) <= TOLERANCE
     assert row["flops_difference"] == pytest.approx(row["flops_count"] / row["printed_flops_giga"] / 1e9 - 1)
+
+
+def test_the_range_of_the_differences_is_the_stated_one(counted) -> None:
+    apart = {key: row["flops_difference"] for key, row in counted.items() if key[0] in PUBLISHED}
+    most = max(apart, key=apart.__getitem__)
+    assert (f"{-min(apart.values()):.1%}", f"{apart[most]:.1%}", most[0]) == ("5.6%", "1.2%", "nystromformer")
+    assert "from 5.6% below the printed ones to 1.2% above (Nyströmformer)" in str(lra_counts_module.__doc__)
 
 
 def linear_maps(length: int, maps: int = 4) -> int:

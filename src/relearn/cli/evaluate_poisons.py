@@ -3,8 +3,9 @@
     relearn evaluate-poisons my_poisons --setup digits-mini-v1 --defences deep_knn l2_outliers
 
 MY_POISONS is a safetensors or npz file with the array ``poisons`` of uint8, (T, k, C, H, W), for the first T targets of the set-up in
-its order, or a folder with one subfolder of k PNG files for each target; shorter names come first, so 2 before 10. `relearn setups NAME` lists
-targets and bases. The threat model is checked first: number and size of the images, and the distance of each to its base.
+its order, or a folder with one subfolder of k PNG files for each target; shorter names come first, so 2 before 10.
+`relearn setups NAME` lists targets and bases.
+The threat model is checked first: number and size of the images, and the distance of each to its base.
 Then every victim is trained on each poisoned set, without a defence and behind each of the named ones, and with unperturbed
 bases as the control. Prints success less that of the control beside the recorded attacks, with 95% intervals over targets.
 

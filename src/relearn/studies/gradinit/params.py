@@ -304,11 +304,9 @@ class GradInit(Section):
         """GradInit with a tuned tau is GradInit without a search."""
         search = self.tuning.gradinit
         if self.networks.gradinit_tuned and not (search.seeds and search.factors):
-            found = f"found {len(self.networks.gradinit_tuned)} networks"
-            yield (
-                ("networks", "gradinit_tuned"),
-                f"{found}, allowed: none without seeds and factors of tuning.gradinit",
-            )
+            found = f"found {', '.join(self.networks.gradinit_tuned)}"
+            line = f"{found}, allowed: none without seeds and factors of tuning.gradinit"
+            yield ("networks", "gradinit_tuned"), line
 
     @check
     def _batches(self) -> Iterator[Conflict]:
