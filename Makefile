@@ -12,7 +12,7 @@ export MLFLOW_DISABLE_TELEMETRY = true
 help:  ## this list
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
-demo: $(READY)  ## kim2020's exact bound against 500 optimised inputs and a counter-example: no data, no training
+demo: $(READY)  ## kim2020's bound against optimised inputs, and a counter-example: no data, no training
 	PATH="$(CURDIR)/$(BIN):$$PATH" relearn reproduce --cores $(CORES) $(DEMO)
 
 reproduce: $(READY)  ## the whole pipeline at the scale that params.yaml names, or with SCALE=small at that one

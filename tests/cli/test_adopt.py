@@ -15,7 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from relearn.cli.adopt import arrivals, chosen, open_records, place, put_in_order, refuse, survey
+from relearn.cli.adopt import (
+    arrivals,
+    chosen,
+    open_records,
+    place,
+    place_unfinished,
+    put_in_order,
+    refuse,
+    scale_of,
+    survey,
+)
 from relearn.cli.jobs import Job
 from relearn.runs import parquet_file, record, record_file, run_store
 
@@ -322,6 +332,25 @@ def test_of_a_store_what_does_not_fit_is_counted(store: Path) -> None:
     assert from_store(store, [COUNT])[1][0].endswith(
         "no job of the DAG is poisoning craft network=ResNet18 seed=0 scale=mini"
     )
+
+
+def test_without_a_scale_that_of_the_arrivals_counts(machines: Machines) -> None:
+    make(PRETRAIN, machines.there)
+    assert scale_of(machines.there) == "mini"
+    (machines.there / "results/small/work/0123456789abcdef").mkdir(parents=True)
+    assert scale_of(machines.there) is None  # two scales
+    assert scale_of(machines.there / "results/small") is None  # none
+
+
+def test_checkpoints_that_no_job_continues_are_counted(machines: Machines) -> None:
+    for name in (PRETRAIN.run, "0123456789abcdef"):
+        (machines.there / "results/mini/work" / name).mkdir(parents=True)
+        (machines.there / "results/mini/work" / name / "fit.json").write_text("{}")
+        (machines.there / "results/mini/spool").mkdir(exist_ok=True)
+        (machines.there / "results/mini/spool" / f"{name}.jsonl").write_text("{}\n")
+    found, strange = place_unfinished(machines.there, PLAN, {})
+    assert (found, strange) == (1, "1 unfinished runs that no job of the DAG makes")
+    assert Path("results/mini/work", PRETRAIN.run, "fit.json").is_file()
 
 
 def test_a_store_that_was_edited_is_refused(store: Path) -> None:

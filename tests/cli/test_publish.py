@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from relearn import cli
-from relearn.cli import code, track
+from relearn.cli import code, planned_runs, track
 from relearn.report import artefacts, changes
 from relearn.report.figures import claims_forest
 from relearn.runs import provenance, record
@@ -33,6 +33,12 @@ def _two_artefacts():
         patched.setattr(artefacts, "load", lambda folders: {name: load(folders)[name] for name in SHOWN})
         patched.setattr(claims_forest, "write", lambda *_: None)
         yield
+
+
+@pytest.fixture
+def all_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs of some tests have names that no plan has."""
+    monkeypatch.setattr(planned_runs, "planned_settings", lambda _: lambda folder: {})
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +172,7 @@ def test_a_file_in_place_of_the_set_is_refused(tmp_path: Path, capsys: pytest.Ca
     assert said.count("\n") == 1 and (tmp_path / "mine.parquet").exists()
 
 
+@pytest.mark.usefixtures("all_planned")
 def test_a_study_is_replaced_and_the_others_stay(tmp_path: Path, capsys: Any) -> None:
     first, later, target = (tmp_path / name for name in ("first", "later", "set"))
     measure(first, "convex_polytope", "a" * 40)
@@ -203,6 +210,7 @@ def test_a_verdict_that_changes_is_named(published: Path, tmp_path: Path, capsys
     assert contents(target) == contents(published)
 
 
+@pytest.mark.usefixtures("all_planned")
 def test_a_study_is_published_in_parts(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     first, later, target = (tmp_path / name for name in ("first", "later", "set"))
     measure(first, "convex_polytope", "a" * 40)
@@ -286,6 +294,7 @@ def test_a_published_set_is_compared_with_a_folder_of_runs(results: Path, publis
     assert {change.kind for change in changes.compare(one, other)} <= {"identical"}
 
 
+@pytest.mark.usefixtures("all_planned")
 def test_files_that_nothing_reads_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clean = {"version": "", "commit": "a" * 40, "dirty": False, "packages": {}}
     monkeypatch.setattr(provenance, "code", lambda version: clean)
@@ -304,6 +313,7 @@ def test_files_that_nothing_reads_are_left_out(tmp_path: Path, monkeypatch: pyte
     assert all(set(study.unpublished) <= set(study.steps) for study in all_studies())
 
 
+@pytest.mark.usefixtures("all_planned")
 def test_curves_of_trainings_that_choose_a_rate_and_large_files_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from relearn import cli
-from relearn.cli import recover
+from relearn.cli import adopt, recover
 from relearn.runs import provenance, record, record_file
+from relearn.runs.atomic_files import Lock
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 RUNS = Path("results/mini/runs/poisoning")
@@ -99,6 +100,20 @@ def test_each_kind_of_fault_is_named_and_cleared_once(capsys: pytest.CaptureFixt
     assert (sound / "record.json").exists()
     if not dry:
         assert said(capsys) == (0, [GO_ON])
+
+
+def test_the_lock_that_a_running_adopt_holds_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    lock = Path(".snakemake/locks/0.input.lock")
+    lock.parent.mkdir(parents=True)
+    lock.write_text("x\n")
+    with Lock(adopt.LOCK):
+        code, lines = said(capsys)
+    assert code == 4 and lock.exists()
+    assert lines[:2] == [
+        f"running: relearn adopt, process {os.getpid()}",
+        "Snakemake's lock: held, see above",
+    ]
+    assert said(capsys)[0] == 0 and not lock.exists()
 
 
 def test_unfinished_runs_are_reported_with_their_checkpoints(capsys: pytest.CaptureFixture[str]) -> None:

@@ -113,6 +113,20 @@ def test_a_part_of_a_study_is_rendered_and_called_incomplete(first):
     assert "not run" in (partial / "tables/zhu2022.table2.2.md").read_text()
 
 
+def test_runs_that_are_no_longer_planned_are_left_out_and_named(first, capsys):
+    """A victim or seed that was taken out of params.yaml would otherwise count in every mean, with older settings."""
+    root = first[0]
+    train(root, "convex_polytope", [1, 1, 1], victim="ResNet9")
+    other = "runs/poisoning/train/transfer/convex_polytope/none/ResNet9"
+    try:
+        assert call(root, "--artefact", "zhu2022.fig2.5") == 0
+    finally:
+        shutil.rmtree(root / other)
+    out = capsys.readouterr().out
+    assert f"left out: 1 run that {REPOSITORY / 'params.yaml'} no longer plans, such as {other}/seed0" in out
+    assert "2 of 16 cells measured" in out
+
+
 def test_metrics_hold_verdicts_effects_and_how_far_each_table_is(first):
     text = (first[0] / "metrics.json").read_text()
     found = json.loads(text)

@@ -73,9 +73,7 @@ def test_each_word_has_its_layer() -> None:
     others = {kind: layer for kind, layer in made.items() if kind != "dp"}
     assert all(isinstance(layer, L2Attention) for layer in others.values())
     assert {kind: layer.tied for kind, layer in others.items()} == {kind: kind != "l2" for kind in others}
-    assert {kind: layer.value_map for kind, layer in others.items()} == {
-        kind: kind != "l2" for kind in others
-    }
+    assert all(layer.value_map for layer in others.values())
     assert {
         kind: layer.q.weight.shape[0] for kind, layer in others.items() if kind != "l2_matched"
     } == dict.fromkeys(("l2", "l2_tied", "contractive"), 12)

@@ -129,13 +129,15 @@ def published(name, theta, gradients, lr, decay, betas, momentum, nesterov, eps=
     b1, b2 = betas
     m = v = torch.zeros_like(theta)
     for t, gradient in enumerate(gradients, 1):
-        g = gradient if name == "adamw" else gradient + decay * theta
+        decoupled = name in ("adamw", "radam")
+        g = gradient if decoupled else gradient + decay * theta
         if name == "sgd":
             m = momentum * m + g
             theta = theta - lr * (g + momentum * m if nesterov else m)
             continue
         m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
         first = m / (1 - b1**t)
+        theta = theta - lr * decay * theta if decoupled else theta
         if name == "radam":
             longest = 2 / (1 - b2) - 1
             rho = longest - 2 * t * b2**t / (1 - b2**t)
@@ -146,8 +148,6 @@ def published(name, theta, gradients, lr, decay, betas, momentum, nesterov, eps=
             else:
                 theta = theta - lr * first
             continue
-        if name == "adamw":
-            theta = theta - lr * decay * theta
         theta = theta - lr * first / ((v / (1 - b2**t)).sqrt() + eps)
     return theta
 

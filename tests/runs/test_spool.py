@@ -116,8 +116,21 @@ def test_time_spent_adds_up_over_attempts(tmp_path: Path, monkeypatch: pytest.Mo
     writer.end(spool.KILLED, "stopped by SIGTERM", cpu_s=15.0)
     story = spool.tell(path)
     assert story is not None
-    assert story.spent == {"wall_s": 23.0, "cpu_s": 15.0}
+    assert story.spent == {"wall_s": 23.0, "cpu_s": 15.0, "device_s": 0.0}
     assert (story.status, story.reason, story.ended) == (spool.KILLED, "stopped by SIGTERM", 220.0)
+
+
+def test_the_device_time_of_all_attempts_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([100.0, 103.0, 200.0, 220.0])
+    monkeypatch.setattr(spool.time, "time", lambda: next(clock))
+    writer = spool.Spool(tmp_path / "run.jsonl")
+    writer.begin({"machine": {"device": "cuda:0"}}, fresh=True)  # 100 … 103, killed without a word
+    writer.metrics(0, {"loss": 0.5})
+    writer = spool.Spool(tmp_path / "run.jsonl")
+    writer.begin({"machine": {"device": "cuda:0"}}, fresh=False)  # 200 … 220
+    writer.end(spool.KILLED, "stopped by SIGTERM", cpu_s=15.0, device_s=19.0)
+    story = spool.tell(tmp_path / "run.jsonl")
+    assert story is not None and story.spent == {"wall_s": 23.0, "cpu_s": 15.0, "device_s": 22.0}
 
 
 def test_a_full_disk_loses_lines_and_not_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,20 @@ def test_only_what_a_page_hides_tells_how_far_an_import_has_come() -> None:
     assert not [key for key in run.data.tags if key.startswith("relearn")]
 
 
+def test_a_run_with_earlier_settings_keeps_its_numbers_and_is_in_no_table() -> None:
+    shown = Shown(cells=("table 2.2, Deep k-NN, DPN92",), claims=("knn_beats_baselines",))
+    finished(0)
+    tracking.import_spool(ROOT, used_by=shown)
+    finished(0, settings={"lr": 0.2})  # in the same folder
+    for _ in range(2):
+        tracking.import_spool(ROOT, used_by=shown)
+        (now,), (before,) = stored(), of_kind("superseded")
+        assert (now.data.params["lr"], before.data.params["lr"]) == ("0.2", "0.1")
+        assert now.data.metrics["test_accuracy_frac"] == before.data.metrics["test_accuracy_frac"] == 0.75
+        assert curve(before) == [(0, 0.5), (1, 0.25)]
+        assert "cell" in now.data.tags and not {"cell", "claim"} & set(before.data.tags)
+
+
 def test_another_rendering_adds_its_numbers_and_the_latest_counts() -> None:
     finished(0)
     name = ("zhu2022.table2.2", "deep_knn", "defence_success", "fraction")

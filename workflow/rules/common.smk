@@ -5,6 +5,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from relearn.cli import planned_source
 from relearn.params import reading as reader
 from relearn.report.closing import closing_words
 from relearn.studies import parameters
@@ -17,6 +18,7 @@ from snakemake_logger_plugin_relearn import foresee
 from relearn.studies.study import load as load_study
 
 parents.announce()  # jobs end when this process is gone
+os.environ[planned_source.VARIABLE] = planned_source.mark()  # jobs refuse to run with other code than planned
 PARAMS = parameters.load("params.yaml", scale=config.get("scale"))
 MACHINE = reader.machine(config, "params.yaml")
 if hidden := reader.hidden_line("params.yaml", PARAMS["scale"], most=4):
@@ -137,7 +139,7 @@ def words_of(family):
     }
 
 
-TRACKER_STOP = f"{ROOT}/spool/.stop"
+TRACKER_STOP = f"{ROOT}/spool/.stop-{os.getpid()}"  # another Snakemake may have an importer of its own
 HELPERS = {}  # processes that run as long as this one; names defined in `onstart:` are lost when it ends
 
 
@@ -175,6 +177,7 @@ def stop_helpers():
         Path(TRACKER_STOP).touch()
         if HELPERS.pop("tracker").wait():  # it was killed or failed: import once more
             subprocess.run(["relearn", "track", "--root", ROOT], stdin=subprocess.DEVNULL)
+        Path(TRACKER_STOP).unlink(missing_ok=True)
 
 
 def answers():

@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NoReturn
 
 from relearn import __version__
@@ -252,7 +251,7 @@ def run_step(study: Study, args: argparse.Namespace) -> int:
             if not path.is_file():
                 raise FileNotFoundError(f"--input {name}: no file {path}")
             inputs.setdefault(name, []).append(path)
-    from relearn.cli import processes
+    from relearn.cli import planned_source, processes
     from relearn.cli.step_inputs import Inputs, settings_of
     from relearn.runs import console, plugins, record
     from relearn.runs.devices import acquire, jobs_per_device
@@ -263,7 +262,8 @@ def run_step(study: Study, args: argparse.Namespace) -> int:
     if plugins.needed(args.code):
         plugins.register()
     step, words = import_module(study.steps[args.step]), f"{study.name} {args.step}"
-    jobs, count = args.jobs_per_device or jobs_per_device(), _cuda_devices(step, args.device)
+    planned_source.check(args.out, args.scale, args.code)
+    jobs, count = args.jobs_per_device or jobs_per_device(), _cuda_devices(args.device)
     with contextlib.ExitStack() as stack:
         stack.enter_context(console.tee(args.log))
         settings = settings_of(step, args.settings, words)
@@ -271,7 +271,8 @@ def run_step(study: Study, args: argparse.Namespace) -> int:
         if processes.launched():  # the launcher holds the devices
             device, together = stack.enter_context(processes.group(args.device))
         else:
-            device = stack.enter_context(acquire(args.device, jobs=jobs, count=count))
+            asked = args.device if step.NEEDS_TORCH else "cpu"
+            device = stack.enter_context(acquire(asked, jobs=jobs, count=count))
         if step.NEEDS_TORCH:
             import torch
 
@@ -312,9 +313,9 @@ def run_step(study: Study, args: argparse.Namespace) -> int:
     return 0
 
 
-def _cuda_devices(step: ModuleType, device: str) -> Callable[[], int]:
+def _cuda_devices(device: str) -> Callable[[], int]:
     def count() -> int:
-        if device == "cpu" or not step.NEEDS_TORCH:
+        if device == "cpu":
             return 0
         import torch
 

@@ -31,14 +31,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relearn.cli import jobs
+from relearn.cli import SCALES, jobs
 from relearn.cli.jobs import Job
 from relearn.runs import record
+from relearn.runs.atomic_files import Lock
 from relearn.runs.node import parts
 from relearn.runs.record_file import LEFT_BEHIND, left_behind
 from relearn.runs.run_store import Store, is_store
 
 Record = dict[str, Any]
+LOCK = Path(".snakemake/adopt.lock")
+"""Held while records are put in place; `relearn recover` leaves Snakemake's lock alone meanwhile."""
 ONE_MS = 1_000_000  # modification times are in ns
 
 
@@ -49,13 +52,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="holds the records, at any depth; or the files home.*.part; default: results/",
     )
-    parser.add_argument("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    parser.add_argument(
+        "--scale",
+        help="mini | small | medium | paper; default: that of the records, or the scale in params.yaml",
+    )
 
 
 def main(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         folder = None if not args.folder else open_records(args.folder, stack)
-        return take(folder, args.scale, whole=not (args.folder and is_store(args.folder[0])))
+        scale = args.scale or (folder and scale_of(folder))
+        return take(folder, scale, whole=not (args.folder and is_store(args.folder[0])))
+
+
+def scale_of(folder: Path) -> str | None:
+    """The scale of the records and unfinished runs below a folder, or None if it is not the same for all."""
+    found = {one["scale"] for one in record.read_all(folder)[0]}
+    found |= {path.parents[1].name for path in folder.glob("results/*/work/*")}
+    return found.pop() if len(found) == 1 and found <= set(SCALES) else None
 
 
 def open_records(given: Sequence[Path], stack: contextlib.ExitStack) -> Path:
@@ -83,13 +97,17 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
     Args:
         whole: all records of the folder have to fit; otherwise only the fitting records that results/ lacks are taken.
     """
-    with jobs.workflow((), {"scale": scale} if scale else {}) as built, engine_lock(built.persistence):
+    with (
+        Lock(LOCK),
+        jobs.workflow((), {"scale": scale} if scale else {}) as built,
+        engine_lock(built.persistence),
+    ):
         theirs = [job for job in jobs.in_order(built) if job.is_shell]
         plan = [jobs.job_of(job) for job in theirs]
         coming, fitting, faults = chosen(folder, plan, whole)
         for path, found in coming.items():
             place(found, Path(path).parent)
-        resumable = 0 if folder is None else place_unfinished(folder, plan, fitting)
+        resumable, strange = (0, "") if folder is None else place_unfinished(folder, plan, fitting)
         put_in_order([job for job in plan if job.record in fitting])
         for their, job in zip(theirs, plan):
             if job.record in fitting:
@@ -102,6 +120,8 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
     elsewhere = [f"{Path(path).parent}/{name}" for path in coming for name in left_behind(Path(path).parent)]
     if elsewhere:
         print(f"{len(elsewhere)} files stayed on the other machine, such as {elsewhere[0]}")
+    if strange:
+        print(f"left out: {strange}", file=sys.stderr)
     if resumable:
         print(f"{resumable} unfinished runs resume from their checkpoints")
     print(f"adopted {len(coming)} records, {here} were here; `snakemake -n` says what is left to do")
@@ -275,13 +295,21 @@ def place(found: Record, target: Path) -> None:
             _copy(root.parent / spool, ours.parent / spool)
 
 
-def place_unfinished(folder: Path, plan: Sequence[Job], fitting: Mapping[str, Record]) -> int:
-    """Copy spools and checkpoints of planned runs that have no record here; return the number of these runs."""
+def place_unfinished(folder: Path, plan: Sequence[Job], fitting: Mapping[str, Record]) -> tuple[int, str]:
+    """Copy spools and checkpoints of planned runs that have no record here.
+
+    Returns:
+        the number of these runs; a line about unfinished runs that the plan lacks, or "".
+    """
     found = 0
+    came = {path for path in folder.glob("results/*/work/*") if any(path.rglob("*"))}
     for job in plan:
-        if job.record is None or job.record in fitting or os.path.exists(job.record):
+        if job.record is None:
             continue
         root = Path(job.record).parents[-3]  # results/<scale>
+        came.discard(folder / root / "work" / job.run)
+        if job.record in fitting or os.path.exists(job.record):
+            continue
         kept = [path for path in (folder / root / "work" / job.run).rglob("*") if path.is_file()]
         spool = folder / root / "spool" / f"{job.run}.jsonl"
         if kept and spool.is_file():
@@ -290,7 +318,7 @@ def place_unfinished(folder: Path, plan: Sequence[Job], fitting: Mapping[str, Re
                 target = path.relative_to(folder)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 _copy(path, target)
-    return found
+    return found, f"{len(came)} unfinished runs that no job of the DAG makes" if came else ""
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--all", action="store_true", help="also show changes within noise, and what appeared or disappeared")
     add("--out", type=Path, help="folder for changes.csv, changes.md and changes.html")
     add("--page", type=Path, help="report to put the comparison into")
-    add("--exit-code", action="store_true", help="status 1 where a verdict changed")
+    add("--exit-code", action="store_true", help="exit status 1 if a verdict changed")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("build/docs"), help="folder for the pages and mkdocs.yml"
     )
-    parser.add_argument("--study", action="append", help="only the pages of this study; may be given again")
+    parser.add_argument("--study", action="append", help="only the pages of this study; may be repeated")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--eps",
         type=float,
-        help="largest change of a pixel in [0, 1]; default, and most with --setup: the set-up's",
+        help="largest change of a pixel in [0, 1]; with --setup, at most the set-up's, its default",
     )
     shared.add_shared(parser)
     public = parser.add_argument_group("the public benchmark's set-ups")

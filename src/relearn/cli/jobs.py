@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from relearn import cli
+from relearn.cli import planned_source
 from relearn.runs import code_version
 
 LOCKS = Path(".snakemake/locks")
@@ -30,6 +31,7 @@ HEAD = """\
 # Start it in the root of the checkout, as often as you like: a job whose record is there is skipped.
 # Copy the records back and run `relearn adopt FOLDER`, where FOLDER contains them.
 set -eu
+export {variable}=:{source}  # a job whose code has been edited since refuses to run
 command -v relearn >/dev/null 2>&1 || relearn() {{
   PYTHONPATH="src${{PYTHONPATH:+:$PYTHONPATH}}" "${{PYTHON:-python3}}" -m relearn "$@"
 }}
@@ -107,7 +109,14 @@ def _as_snakemake_has_it(name: str) -> str:
 
 def script(jobs: Sequence[Job], arguments: str = "") -> str:
     """Return the text of the shell script that runs ``jobs`` in the given order."""
-    lines = [HEAD.format(arguments=arguments, count=len(jobs))]
+    lines = [
+        HEAD.format(
+            arguments=arguments,
+            count=len(jobs),
+            variable=planned_source.VARIABLE,
+            source=planned_source.contents(),
+        )
+    ]
     for number, job in enumerate(jobs, start=1):
         folders = sorted({Path(path).parent.as_posix() for path in (*job.outputs, *job.logs)})
         lines.append(f"\n# {number} {job.rule}: {job.folder}\n")

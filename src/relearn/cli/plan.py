@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--jobs-per-device", type=int, default=1, help="jobs that share a GPU; default: 1")
     add("--precision", default="fp32", choices=("fp32", "bf16"), help="of the jobs; default: fp32")
     add("--cores", type=int, help="cores of this machine that jobs may use; default: all")
-    add("--json", action="store_true", help="for machines")
+    add("--json", action="store_true", help="print JSON")
     other = parser.add_mutually_exclusive_group()
     other.add_argument(
         "--calibrate",

@@ -1,4 +1,4 @@
-"""relearn publish: write the results to publish: runs as Parquet, report, tables, figures, claims.
+"""relearn publish: write a published set: runs as Parquet, report, tables, figures, claims.
 
 The set goes to results/published/<scale>. It is refused if the runs of a study come from several commits or from a
 working tree with changes. `--study` replaces the runs of one study and keeps those of the others; with `--add` a study is published

@@ -31,6 +31,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from relearn.cli.adopt import LOCK
 from relearn.cli.checkout import FILES as CHECKOUT
 from relearn.cli.jobs import LOCKS
 from relearn.params import reading as params
@@ -57,7 +58,7 @@ def main(args: argparse.Namespace) -> int:
         if not Path(name).is_file():
             raise ValueError(f"{name}: no such file; start this in the root of the checkout")
     roots, touched = scales(), set()
-    engines, jobs = engines_alive(), [job for root in roots for job in jobs_alive(root)]
+    engines, jobs = [*engines_alive(), *adopting()], [job for root in roots for job in jobs_alive(root)]
     for name, pid in (*engines, *jobs):
         say(f"running: {name}, process {pid or 'unknown'}")
     change = not (args.dry_run or engines or jobs)
@@ -161,6 +162,12 @@ def engines_alive() -> list[tuple[str, int]]:
         if name and folder == here and int(entry.name) != os.getpid():
             found.append((name, int(entry.name)))
     return sorted(found, key=lambda one: one[1])
+
+
+def adopting() -> list[tuple[str, int]]:
+    """`relearn adopt`, if it puts records in place here; it holds Snakemake's lock meanwhile."""
+    pid = holder(LOCK) if LOCK.exists() else None
+    return [] if pid is None else [("relearn adopt", pid)]
 
 
 def jobs_alive(root: Path) -> Iterator[tuple[str, int]]:

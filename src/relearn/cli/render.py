@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="embed the figures in report.html; default: link to them",
     )
     add("--cores", type=int, metavar="N", help="processes that draw figures; default: one per core")
-    add("--strict", action="store_true", help="status 1 where a cell is not measured")
+    add("--strict", action="store_true", help="exit status 1 if a cell is not measured")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -86,6 +86,7 @@ def inputs(args: argparse.Namespace) -> tuple[dict[str, Any], list[Any], list[st
         ValueError: an unknown scale, unreadable parameters, or no record of the scale.
         FileNotFoundError: no folder of records.
     """
+    from relearn.cli.planned_runs import planned_settings
     from relearn.report import runs
     from relearn.runs.run_store import is_store
     from relearn.studies import parameters
@@ -103,7 +104,25 @@ def inputs(args: argparse.Namespace) -> tuple[dict[str, Any], list[Any], list[st
     if not found:
         first = f"; the first of {len(problems)}: {problems[0]}" if problems else ""
         raise ValueError(f"{named}: no sound record of scale {args.scale}{first}")
+    if not is_store(source):  # a published set keeps its runs; a claim of unplanned ones says so
+        planned = planned_settings(_families(values, args.scale))
+        others = [run for run in found if planned(run.folder) is None]
+        found = [run for run in found if planned(run.folder) is not None]
+        if others:
+            problems = [*problems, _unplanned(others, args.params)]
+        if not found:
+            raise ValueError(f"{named}: {problems[-1]}")
     return values, found, problems
+
+
+def _unplanned(runs: Sequence[Any], params: Path) -> str:
+    """One line about runs of earlier parameters, such as those of a seed that was taken out."""
+    many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+    return f"{many} that {params} no longer plans, such as {runs[0].folder}"
+
+
+def _families(values: dict[str, Any], scale: str) -> list[Any]:
+    return [one for study in all_studies() for one in study.part("plan").plan(values, scale).values()]
 
 
 def write(
@@ -233,8 +252,8 @@ def _whole(
     judged = claims.judge_all(claims.load(folders), evidence, sections)
     planned = designs.load(folders)
     where = partial(place, path=args.params, scale=scale)
-    families = [one for study in studies for one in study.part("plan").plan(values, scale).values()]
-    judged = claims_beside.with_evidence(judged, runs, planned, values, where, planned_settings(families))
+    as_planned = planned_settings(_families(values, scale))
+    judged = claims_beside.with_evidence(judged, runs, planned, values, where, as_planned)
     claims_forest.write(judged, planned, new / "figures")
     explained = analysis.explain(judged, analysis.load(folders), scale)
     deviations, why, others = _deviations(args.params, values, folders, new / "deviations.md")

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="source",
         type=Path,
         metavar="FOLDER",
-        help="use the runs of this folder; default: results/<scale>, or results/published/<scale> without a run of the study there",
+        help="use the runs of this folder; default: results/<scale>, or results/published/<scale> if that has no run of the study",
     )
 
 

@@ -26,8 +26,8 @@ def attention(
     kind          layer
     ============  ===========================================================================================
     dp            dot products (equation 4)
-    l2            squared distances, separate W^Q and W^K (equation 10), values X W^V
-    l2_tied       W^K = W^Q and values X A_h W^V (theorem 3.2)
+    l2            squared distances, separate W^Q and W^K (equation 10), values X A_h W^V (appendix F)
+    l2_tied       the same with W^K = W^Q (theorem 3.2)
     l2_matched    l2_tied with 2D/H columns per head in W^Q, which gives it as many parameters as l2 (appendix M)
     contractive   l2_tied divided by its bound
     ============  ===========================================================================================

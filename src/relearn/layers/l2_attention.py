@@ -24,8 +24,8 @@ class L2Attention(SelfAttention):
         P^h_{ij} = \mathrm{softmax}_j(-\|x_i^\top W^{Q,h} - x_j^\top W^{K,h}\|_2^2 / s), \quad s = \sqrt{D/H}, \quad
         F(X) = [f^1 W^{V,1}, \ldots, f^H W^{V,H}]\, W^O
 
-    with :math:`f^h = P^h X A_h`, :math:`A_h = W^{Q,h} W^{Q,h\top} / s` in the tied form (theorem 3.2), and
-    :math:`f^h = P^h X` in the untied form. Distances are computed by equation 16, without an N x N x D tensor; its term
+    with :math:`f^h = P^h X A_h`, :math:`A_h = W^{Q,h} W^{Q,h\top} / s` (section 3.2; appendix F for the untied form), or
+    :math:`f^h = P^h X` without ``value_map``. Distances are computed by equation 16, without an N x N x D tensor; its term
     :math:`|q_i|^2` is omitted because it cancels in the softmax. :math:`X A_h W^{V,h}` is computed as
     :math:`(X W^{Q,h}) (W^{Q,h\top} W^{V,h} / s)`.
 
@@ -55,7 +55,7 @@ class L2Attention(SelfAttention):
         tied: W^K = W^Q. An untied layer has no Lipschitz constant (lemma F.1).
         query_width: w, default D/H. Appendix M gives a tied layer 2D/H, so that it has as many parameters as an untied one;
             s is unchanged.
-        value_map: whether values are multiplied by A_h; default: only if tied.
+        value_map: whether values are multiplied by A_h, as the bound requires.
         contractive: divide by the bound of theorem 3.2, "inf" or "two" (the tightest valid form); None: do not divide.
         scale: upper bound on the Lipschitz constant of a contractive layer.
         max_length: N in that bound. With None, N is the length of the input, which then influences every output; a
@@ -78,7 +78,7 @@ class L2Attention(SelfAttention):
         *,
         tied: bool = True,
         query_width: int | None = None,
-        value_map: bool | None = None,
+        value_map: bool = True,
         contractive: Literal["inf", "two"] | None = None,
         scale: float = 1.0,
         max_length: int | None = None,
@@ -96,8 +96,7 @@ class L2Attention(SelfAttention):
             raise ValueError(f"scale: {scale} (allowed: a positive number)")
         if max_length is not None and max_length < 1:
             raise ValueError(f"max_length: {max_length} (allowed: None or at least 1)")
-        self.tied = tied
-        self.value_map = tied if value_map is None else value_map
+        self.tied, self.value_map = tied, value_map
         self.contractive, self.scale, self.max_length, self.masked = contractive, scale, max_length, masked
         if contractive:
             self._refuse_without_bound(f"contractive: {contractive!r}")

@@ -33,8 +33,8 @@ def make_optimiser(
 ) -> torch.optim.Optimizer:
     r"""A torch optimiser over the parameters of ``model`` that require a gradient.
 
-    ``weight_decay`` :math:`\lambda` is the L2 term :math:`g \leftarrow g + \lambda\theta` for ``sgd``, ``adam`` and ``radam`` (Liu et al.
-    2020), and decoupled, :math:`\theta \leftarrow (1 - \eta\lambda)\theta`, for ``adamw``.
+    ``weight_decay`` :math:`\lambda` is the L2 term :math:`g \leftarrow g + \lambda\theta` for ``sgd`` and ``adam``, and decoupled,
+    :math:`\theta \leftarrow (1 - \eta\lambda)\theta`, for ``adamw`` and for ``radam``, as in the code of its authors (Liu et al. 2020).
 
     Args:
         eps: added to the square root of the second moment by the optimisers that have one (all but ``sgd``).
@@ -54,7 +54,7 @@ def make_optimiser(
     if name == "adamw":
         return torch.optim.AdamW(groups, **rates)
     if name == "radam":
-        return torch.optim.RAdam(groups, **rates)
+        return torch.optim.RAdam(groups, decoupled_weight_decay=True, **rates)
     raise ValueError(f"optimizer: found {name!r}, allowed are {', '.join(OPTIMISERS)}")
 
 

@@ -27,7 +27,7 @@ def token_loss(logits: Tensor, targets: Tensor, *, smoothing: float = 0.1) -> Te
     ======  ==========================  =============  =========
 
     Computed in at least single precision. A batch of padding only gives NaN, like any mean over no terms.
-    zhu2022 (section 4.3.2) trains with ε = 0.1; with ε = 0 this is the plain cross-entropy reported as validation loss.
+    The released code of zhu2022 trains with ε = 0.1; with ε = 0 this is the plain cross-entropy reported as validation loss.
 
     Raises:
         ValueError: ε outside [0, 1).

@@ -23,9 +23,9 @@ base is up to ε + γ |x_t - x_b|. The watermarked base is rounded to 8 bits, so
 holds the centres of the balls.
 
 μ is not stated in the text. The default is 4 · (pixels of an image / features)², the rule of the attack's authors (Shafahi et al.,
-NeurIPS 2018) translated to this equation, times ``mu_multiple``. Differs from the paper, which minimises by forward-backward splitting
-(a gradient step on the collision, then a proximal step on the distance) and gives no step size. Here Adam minimises both terms, as in
-all other attacks, so that ε, learning rate, iterations, history and checkpoints have the same meaning; the minimiser is the same.
+NeurIPS 2018) translated to this equation, times ``mu_multiple``. Differs from them: they minimise by forward-backward splitting (a
+gradient step on the collision, then a proximal step on the distance); zhu2022 names no solver. Here Adam minimises both terms, as in
+all other attacks, so that ε, learning rate, iterations, history and checkpoints have the same meaning.
 """
 
 from __future__ import annotations

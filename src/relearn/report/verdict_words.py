@@ -21,7 +21,7 @@ MEANINGS = {
 }
 """By verdict, the strongest first."""
 PROVISIONAL = "provisional"
-PROVISIONAL_MEANS = "a part of the claim was not run, or with too few trials or too weak models"
+PROVISIONAL_MEANS = "a part of the claim was not run, or was run with too few trials or too weak models"
 DECIDED = ("reproduced", "contradicted")
 """Verdicts that more trials of the same kind are not expected to change."""
 

@@ -199,7 +199,7 @@ class Run:
 
     def _same(self, other: Mapping[str, Any]) -> bool:
         """Whether a spool or a record was made with this code and these inputs, so that its work can be continued."""
-        same_code = other["code"]["version"] == self._code_version
+        same_code = self._code_version and other["code"]["version"] == self._code_version
         return bool(same_code) and _shas(other["inputs"]) == _shas(self._body["inputs"])
 
     def _same_record(self) -> Record | None:
@@ -308,8 +308,9 @@ class Run:
         )  # again, because the device is in use now
         code = {**self._body["code"], "packages": provenance.packages()}
         cost = self._meter.read(self.device)
-        cost["wall_s"] += self._spent.get("wall_s", 0.0)
-        cost["cpu_s"] += self._spent.get("cpu_s", 0.0)
+        for key in ("wall_s", "cpu_s", "device_s"):
+            if cost[key] is not None:  # device_s on a CPU
+                cost[key] += self._spent.get(key, 0.0)
         cost |= {"started": self._began, "ended": datetime.now(UTC).isoformat(timespec="microseconds")}
         body = {**self._body, "outputs": outputs, "code": code, "machine": machine, "cost": cost}
         body |= {
@@ -350,16 +351,17 @@ class Run:
                 if not (self.out / NAME).exists():  # outputs without a record may be incomplete
                     for path in self._outputs.values():
                         path.unlink(missing_ok=True)
-                cpu = self._meter.read("cpu")["cpu_s"]
+                cost = self._meter.read(self.device)
+                spent = {key: cost[key] for key in ("cpu_s", "device_s")}
                 if error is None:
-                    self._spool.end(spool.FAILED, "the step ended without calling finish", cpu_s=cpu)
+                    self._spool.end(spool.FAILED, "the step ended without calling finish", **spent)
                     raise RecordError(
                         f"{self.out}: the step ended without calling finish, there is no record"
                     )
                 killed = isinstance(error, (Interrupted, KeyboardInterrupt))
                 lines = (str(error) or type(error).__name__).splitlines() or [type(error).__name__]
                 reason = lines[0] if killed else f"{type(error).__name__}: {lines[0]}"
-                self._spool.end(spool.KILLED if killed else spool.FAILED, reason, cpu_s=cpu)
+                self._spool.end(spool.KILLED if killed else spool.FAILED, reason, **spent)
                 if isinstance(error, OSError) and kind is not type(error):
                     raise error
         finally:

@@ -121,7 +121,7 @@ class Story:
     strange: list[str] = field(default_factory=list)  # "loss is nan at step 12"
     spent: dict[str, float] = field(
         default_factory=dict
-    )  # wall_s, cpu_s of the attempts that have ended or died
+    )  # wall_s, cpu_s, device_s of the attempts that have ended or died
     size: int = 0  # bytes read, up to the last whole line
 
 
@@ -148,8 +148,8 @@ def tell(path: Path, upto: int | None = None) -> Story | None:
         if kind == "start":
             if story is None:
                 story = Story(event, 0, RUNNING, None, None, heartbeat, size=len(content))
-            elif story.status == RUNNING:  # killed without an end line: count the time until its last line
-                _spend(story, latest - begun, 0.0)
+            elif story.status == RUNNING:
+                _spend(story, latest - begun)
             story.attempts += 1
             story.status, story.reason, story.ended = RUNNING, None, None
             begun = t
@@ -157,7 +157,7 @@ def tell(path: Path, upto: int | None = None) -> Story | None:
             continue
         elif kind == "end":
             story.status, story.reason, story.ended = str(event.get("status")), event.get("reason"), t
-            _spend(story, t - begun, float(event.get("cpu_s") or 0.0))
+            _spend(story, t - begun, event)
         else:
             for key, value in event["metrics"].items():
                 place = (key, int(event["step"]))
@@ -171,13 +171,16 @@ def tell(path: Path, upto: int | None = None) -> Story | None:
     if story is not None:
         story.strange = list(strange.values())
         if story.status == RUNNING:
-            _spend(story, latest - begun, 0.0)
+            _spend(story, latest - begun)
     return story
 
 
-def _spend(story: Story, wall: float, cpu: float) -> None:
-    story.spent["wall_s"] = story.spent.get("wall_s", 0.0) + max(wall, 0.0)
-    story.spent["cpu_s"] = story.spent.get("cpu_s", 0.0) + cpu
+def _spend(story: Story, wall: float, end: Event | None = None) -> None:
+    """Add the cost of an attempt; one that was killed without an end line counts until its last line, without its CPU time."""
+    device = wall if str(story.start.get("machine", {}).get("device", "")).startswith("cuda") else 0.0
+    ended = end or {"device_s": device}
+    spent = {"wall_s": max(wall, 0.0)} | {key: float(ended.get(key) or 0.0) for key in ("cpu_s", "device_s")}
+    story.spent = {key: story.spent.get(key, 0.0) + value for key, value in spent.items()}
 
 
 def _event(line: bytes) -> Event | None:

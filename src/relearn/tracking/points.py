@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from relearn.runs import spool
 from relearn.tracking.names import PREFIX
 from relearn.tracking.run_view import Place, Tracked, read_story
 
@@ -23,8 +24,8 @@ def _stored_points(tags: Mapping[str, str], run: Tracked) -> tuple[dict[Place, A
 
 def contradicts(tags: Mapping[str, str], run: Tracked) -> bool:
     """Whether the store may contain a metric value that a resumed run has since overwritten (same metric and step)."""
-    if run.story is None:
-        return False
+    if run.story is None or (run.status == spool.FINISHED and not run.record_sha):
+        return False  # without its record, a finished run keeps the numbers that are stored
     record = tags.get(PREFIX + "record", "")
     if record and (record != run.record_sha or (tags.get(PREFIX + "spooled") == "0" and run.story.points)):
         return True  # its numbers were stored without these curves, or belong to another record

@@ -177,13 +177,16 @@ def tracked(source: Source, used_by: UsedBy | None, stale_s: float, now: float) 
     labels = {str(key): str(value) for key, value in what["labels"].items()}
     out = source.record.parent if source.record else Path(what.get("out", ""))
     folder = _below(out)
-    use = used_by.of(source.root, what, folder) if used_by else None
+    superseded = (
+        record is None and status == spool.FINISHED
+    )  # its record has been replaced, with other settings
+    use = used_by.of(source.root, what, folder) if used_by and not superseded else None
     about = {key: str(what[key]) for key in ("paper", "study", "step", "scale", "seed")}
     tags = {
         **labels,
         **about,
         **(_used(use) if use else {}),
-        "kind": "run",
+        "kind": "superseded" if superseded else "run",
         "commit": str(what["code"]["commit"]),
         "dirty": str(what["code"]["dirty"]),
         "code": str(what["code"]["version"]),

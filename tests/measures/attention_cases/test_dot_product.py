@@ -135,7 +135,7 @@ MAKE_F_1 = {kind: partial(attention, kind) for kind in lemma.KINDS}
     ("length", "right", "printed"), [(3, -2 / 9, -4 / 9), (5, -0.08, -0.32), (10, -0.02, -0.18)]
 )
 def test_the_coefficient_by_hand(length, right, printed):
-    """D = 1, W^Q = 2, W^K = 1, x = (1, 3, ..., 3): y_0 = 1, the others -1. At N = 3 the entry of the Jacobian is -1/9."""
+    """D = 1, W^Q = 2, W^K = 1, x = (1, 3, ..., 3): y_0 = 1, the others -1; A = 4. At N = 3 the entry of the Jacobian is -4/9."""
     layer = exact(attention("l2", 1, 1))
     for name, value in (("q", 2.0), ("k", 1.0), ("v", 1.0), ("out", 1.0)):
         getattr(layer, name).weight.fill_(value)
@@ -144,9 +144,9 @@ def test_the_coefficient_by_hand(length, right, printed):
     assert float(lemma.coefficient_matrix(layer, x)) == pytest.approx(right, rel=1e-12)
     assert abs(right - printed) > 0.1
     entry = float(jacobian(layer, x)[0, 1])
-    assert entry == pytest.approx(2 * right + 1 / length, rel=1e-12)
+    assert entry == pytest.approx(4 * (2 * right + 1 / length), rel=1e-12)
     if length == 3:
-        assert entry == pytest.approx(-1 / 9)
+        assert entry == pytest.approx(-4 / 9)
 
 
 @given(st.integers(1, 4), st.integers(2, 6), st.integers(0, 50), st.floats(0.1, 100))

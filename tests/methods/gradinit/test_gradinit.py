@@ -294,6 +294,15 @@ def test_the_scope_says_which_parameters_move(scope):
     assert set(result.skipped) == (set() if scope == "fix_norm" else {"1.bias", "3.bias"})
 
 
+def test_an_excluded_parameter_keeps_its_value():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)).to(FLOAT)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    result = gradinit(model, cross_entropy, pools(3), iterations=3, exclude=("*.bias", "2.*"))
+    moved = {name for name, value in model.state_dict().items() if not value.equal(before[name])}
+    assert set(result.scales) == moved == {"0.weight"}
+
+
 def test_the_factors_stay_between_their_bounds():
     result = gradinit(
         smooth(), cross_entropy, pools(30), iterations=30, tau=0.5, min_scale=0.4, max_scale=1.2, gamma=0.01

@@ -81,6 +81,19 @@ def test_other_code_or_another_input_is_to_do_again_with_all_behind_it() -> None
     assert jobs_file.todo([FIRST, SECOND, ALONE])[1] == [FIRST, SECOND]
 
 
+def test_an_input_from_elsewhere_that_has_changed_is_read_again() -> None:
+    Path("data.bin").write_text("first")
+    fed = job_at("fed")
+    words = (*fed.words[:-1], json.dumps(["data.bin"]))
+    fed = replace(fed, inputs=("data.bin",), words=words)
+    run(fed, ALONE)
+    assert jobs_file.todo([fed, ALONE])[1] == []
+    Path("data.bin").write_text("second")
+    assert jobs_file.todo([fed, ALONE])[1] == [fed]
+    Path("data.bin").unlink()  # what has gone cannot be compared
+    assert jobs_file.todo([fed, ALONE])[1] == []
+
+
 def test_a_failed_job_stops_only_those_that_need_it() -> None:
     bad = job_at("bad", kind="fails")
     behind = job_at("behind", bad)

@@ -76,7 +76,14 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         {INIT},
         [pattern for pattern in SGD_FORM if "penalty" not in pattern],
     ),
-    *((f"{G}.initialise.{key}", {INIT}, [*SGD_FORM, *FREE, *IMAGENET]) for key in ("eta", "normalised")),
+    (f"{G}.initialise.eta", {INIT}, [*SGD_FORM, *FREE, *IMAGENET]),
+    (f"{G}.initialise.normalised", {INIT}, [*SGD_FORM, *FREE]),  # ImageNet has its own
+    *((f"{G}.initialise.{key}", {INIT}, [*SGD_FORM, *FREE, *ADAM, *IMAGENET]) for key in ("clip", "moments")),
+    (  # a penalty is added to the loss itself
+        f"{G}.initialise.divide_by_eta",
+        {INIT},
+        [pattern for pattern in [*SGD_FORM, *FREE, *ADAM, *IMAGENET] if "penalty" not in pattern],
+    ),
     (
         f"{G}.initialise.overlap",  # the variants of table 4.1 and 4.2 have their own
         {INIT},
@@ -210,6 +217,11 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         {LEARN},
         [*(f"{TRANSLATE}/*/{recipe}/*" for recipe in ("adam", "adam_warmup")), "render"],
     ),
+    (
+        f"{G}.translation.train.decoupled_decay",
+        {LEARN},
+        [*(f"{TRANSLATE}/*/{recipe}/*" for recipe in ("adam", "adam_warmup", "adam_lr*")), "render"],
+    ),
     (f"{G}.translation.train.*", {LEARN}, [f"{TRANSLATE}/*", "render"]),
     (f"{G}.translation.beam.*", {LEARN}, [f"{TRANSLATE}/*", "render"]),
     (f"{G}.translation.runs", NEW_RUNS, ["render"]),  # one less
@@ -234,6 +246,7 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{G}.tuning.*": lambda values: [0.5],
     f"{G}.images.dataset": lambda name: "cifar10",
     f"{G}.corpus.dataset": lambda name: "multi30k",
+    f"{G}.initialise.moments": lambda name: "shared",
     f"{G}.initialise.penalties": lambda values: values[:-1],
     f"{G}.probe.networks": lambda names: [*names, "ResNet-1202-BN"],
     f"{G}.first_steps.initialisations": lambda names: [*names, "metainit"],

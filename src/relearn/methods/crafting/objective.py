@@ -73,4 +73,5 @@ def reading(
     grad = torch.enable_grad() if images.requires_grad else torch.no_grad()
     with grad, torch.autocast(images.device.type, torch.bfloat16, enabled=precision == "bf16"):
         found = read(net, images)
-    return [one.to(images.dtype) for one in found]
+    # Readings of the targets are kept, and the next replay of a CUDA graph overwrites its outputs; a backward pass follows the others.
+    return [one.to(images.dtype, copy=not images.requires_grad) for one in found]

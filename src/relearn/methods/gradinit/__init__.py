@@ -38,7 +38,8 @@ Choices where the text is incomplete, and differences from the released code:
    all released CIFAR-10 commands use. At ‖g‖ = γ = 1 they coincide.
 2. The factors' optimiser: one Adam (text, default) or one with two first moments (``moments="split"``, released).
 3. Bounds: 0.01 for all (text). Released: 0 for biases.
-4. ``clip`` (released: 1, with the loss L̃ divided by η) clamps each factor's derivative; the text does not mention it for GradInit.
+4. ``clip`` (released: 1, with the loss L̃ divided by η) clamps each factor's derivative. The text names it only where MetaInit gets "the
+   same" (4.3.1.2).
    ``divide_by_eta=True`` is the released scaling: it affects the clipping, and how the two kinds of iteration share Adam's second moment.
 5. S and S̃ are the first and the last ⌊n/(2-r)⌋ of a pool of n samples (r = 1/2: two thirds), as released for translation;
    for images the released loader gives halves. For independent samples the distribution is the same.
@@ -80,6 +81,7 @@ def gradinit(
     form: str = "constraint",
     penalty: float = 1.0,
     scope: str = "all",
+    exclude: Sequence[str] = (),
     clip: float | None = None,
     moments: str = "shared",
     divide_by_eta: bool = False,
@@ -110,6 +112,7 @@ def gradinit(
         normalised: A[g] = g/‖g‖₂ for ``sgd``, see above.
         form: ``constraint``, or ``penalty`` with strength ``penalty`` (``gamma`` is then unused).
         scope: ``all``, or for table 4.6 ``fix_norm`` (parameters of normalisation layers are not scaled) and ``only_norm``.
+        exclude: shell patterns of names of parameters that are not scaled, such as ``*.w_skip``.
         clip, moments, divide_by_eta: see above.
         seed: for networks that draw random numbers in ``forward``; nothing else is random.
         precision: ``fp32``, or ``bf16`` for autocast.
@@ -142,7 +145,7 @@ def gradinit(
         clip=clip,
         precision=precision,
     )
-    weights = ScaledWeights(model, scope)
+    weights = ScaledWeights(model, scope, exclude=exclude)
     adam = ScaleAdam(len(weights), tau, low=min_scale, high=max_scale, clip=clip, moments=moments)
     derivative = Derivative(
         weights,

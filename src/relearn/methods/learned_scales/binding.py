@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ class ScaledWeights:
         scope: ``all``; ``fix_norm``: parameters of normalisation layers get no factor; ``only_norm``: only those parameters do
             (zhu2022, table 4.6).
         least_dims: tensors of fewer dimensions get no factor.
+        exclude: shell patterns of names, such as ``*.w_skip``; these tensors get no factor.
 
     Attributes:
         names: names of W. factors: positions of the tensors with a factor. norms: their ‖W‖, (M,). skipped: names of the tensors
@@ -41,7 +43,9 @@ class ScaledWeights:
         ValueError: an unknown scope; a model with nothing to scale; a parameter that is not finite.
     """
 
-    def __init__(self, model: nn.Module, scope: str = "all", least_dims: int = 0) -> None:
+    def __init__(
+        self, model: nn.Module, scope: str = "all", least_dims: int = 0, exclude: Sequence[str] = ()
+    ) -> None:
         if scope not in SCOPES:
             raise ValueError(f"scope: found {scope!r}, allowed are {', '.join(SCOPES)}")
         trainable = {name: one for name, one in model.named_parameters() if one.requires_grad}
@@ -57,7 +61,10 @@ class ScaledWeights:
         if not sizes.isfinite().all():
             name = self.names[int((~sizes.isfinite()).nonzero()[0])]
             raise ValueError(f"model: parameter {name!r} is not finite; allowed are finite weights")
-        inside = _in_scope(model, trainable, scope, least_dims)
+        inside = [
+            ok and not any(fnmatch.fnmatchcase(name, one) for one in exclude)
+            for name, ok in zip(self.names, _in_scope(model, trainable, scope, least_dims))
+        ]
         self.factors = [i for i, (ok, size) in enumerate(zip(inside, sizes)) if ok and size > 0]
         self.norms = sizes[self.factors]
         self.skipped = tuple(name for name, ok, size in zip(self.names, inside, sizes) if ok and not size > 0)

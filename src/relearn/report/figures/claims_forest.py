@@ -41,7 +41,7 @@ CAPTION = (
     "interval. Exact claims, and claims without a stated effect or without a run, show the verdict "
     "alone. A study without a judged claim is left out; the counts leave out checks of theorems."
 )
-AXIS = "distance from the claim's bound, in claimed effects"
+AXIS = "distance from the claim's threshold, in claimed effects"
 REACH = 3.0
 """The axis ends at so many claimed effects on both sides."""
 MARKS = {

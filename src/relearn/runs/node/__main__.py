@@ -13,10 +13,12 @@ PARTS, UNPACKED = "*.data.*.part", Path("data.unpacked")
 
 
 def main() -> int:
-    """Unpack the parts of data into the current folder if that is not done yet, and call the driver."""
-    if not UNPACKED.exists() and (found := sorted(Path().glob(PARTS))):
+    """Unpack the parts of data into the current folder unless these very parts have been, and call the driver."""
+    found = sorted(Path().glob(PARTS))
+    state = "".join(f"{part.name} {part.stat().st_size} {part.stat().st_mtime_ns}\n" for part in found)
+    if found and not (UNPACKED.exists() and UNPACKED.read_text() == state):
         print(f"{len(parts.read(found, Path()))} files of data", file=sys.stderr)
-        UNPACKED.touch()
+        UNPACKED.write_text(state)
     if sys.argv[1:2] == ["--check"]:
         return subprocess.run(
             [sys.executable, "-m", "relearn.gpu_check", *sys.argv[2:]], check=False

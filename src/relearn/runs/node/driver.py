@@ -180,12 +180,12 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--minutes",
         type=float,
-        help="stop cleanly after so many minutes, with results written (default: no limit)",
+        help="stop cleanly after this many minutes and write results (default: no limit)",
     )
     found.add_argument("--jobs", type=int, default=cores(), help="jobs at once (default: one per core)")
     found.add_argument("--jobs-per-device", type=int, default=8, help="jobs at once on one CUDA device")
     found.add_argument(
-        "--mps", action="store_true", help="jobs share a device by NVIDIA's MPS, not in slices of time"
+        "--mps", action="store_true", help="jobs share a device by NVIDIA's MPS instead of time slicing"
     )
     found.add_argument("--device", default="auto", help="auto | cpu | cuda | cuda:N")
     found.add_argument("--precision", default="fp32", choices=("fp32", "bf16"))
@@ -198,9 +198,9 @@ def parser() -> argparse.ArgumentParser:
         "--weights", default="fit", choices=home.WEIGHTS, help="copy back no weights, or those that fit"
     )
     found.add_argument(
-        "--home-mib", type=int, default=128, help="total size of what --home gets (default: 128)"
+        "--home-mib", type=int, default=128, help="largest total size of --home (default: 128)"
     )
-    found.add_argument("--home", type=Path, default=Path("home"), help="folder of what comes home")
+    found.add_argument("--home", type=Path, default=Path("home"), help="folder for the files to bring back")
     found.add_argument(
         "--grace", type=float, default=25.0, help="seconds from SIGTERM to SIGKILL at the limit"
     )

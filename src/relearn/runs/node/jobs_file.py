@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,13 +83,20 @@ def read(path: Path) -> list[NodeJob]:
 
 
 def todo(jobs: Sequence[NodeJob]) -> tuple[list[NodeJob], list[NodeJob]]:
-    """Split into (done, to do): a job has to be repeated if another job remakes one of its inputs."""
+    """Split into (done, to do): a job has to be repeated if one of its inputs is another file now, or is made again."""
     done: list[NodeJob] = []
     left: list[NodeJob] = []
     made: dict[str, str] = {}
+    read = cache(record.digest)
+
+    def changed(path: str, sha: str) -> bool:
+        if path in made:
+            return made[path] != sha
+        return Path(path).is_file() and read(path) != sha
+
     for job in jobs:
         found = job.finished_record()
-        if found is None or any(made.get(path, sha) != sha for path, sha in _inputs(job, found)):
+        if found is None or any(changed(path, sha) for path, sha in _inputs(job, found)):
             left.append(job)
             made |= dict.fromkeys(job.outputs, "")
             continue

@@ -106,7 +106,7 @@ def stamp() -> dict[str, str]:
             inside_of.append(Path("/proc/self", file).read_text())
     differences = {
         "Python": [flags, installed],
-        "source files": [str(package), sorted(_files(str(package)))],
+        "source files": [str(package), sorted(source_files(str(package)))],
         "environment": early,
         "user or limits": [user, limits],
         "container or processors": inside_of,
@@ -117,11 +117,11 @@ def stamp() -> dict[str, str]:
     }
 
 
-def _files(folder: str) -> Iterator[tuple[str, int, int]]:
+def source_files(folder: str) -> Iterator[tuple[str, int, int]]:
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                yield from _files(entry.path)
+                yield from source_files(entry.path)
             elif entry.name.endswith(".py"):
                 facts = entry.stat()
                 yield entry.path, facts.st_mtime_ns, facts.st_size

@@ -139,6 +139,9 @@ class Initialise(Section):
     overlap: Overlap
     min_scale: Share
     normalised: bool
+    clip: NotNegative
+    divide_by_eta: bool
+    moments: Literal["shared", "split"]
     tau: Tau  # type: ignore[valid-type]
     free_tau: FreeTau
     penalties: Distinct0[Positive]
@@ -217,6 +220,7 @@ class InitialiseFolder(Section):
     batch_size: Batch
     iterations: Steps
     gamma: Positive
+    normalised: bool
 
 
 class ImageNet(Section):

@@ -91,6 +91,7 @@ class TrainTranslation(Section):
     sgd_lr: Positive
     betas: Annotated[list[Share], Field(min_length=2, max_length=2)]
     weight_decay: NotNegative
+    decoupled_decay: bool
     clip_norm: NotNegative
     label_smoothing: Share
     evaluations: Count

@@ -247,8 +247,8 @@ class Recipes:
         sizes = {FIRST_STEPS: own["first_steps"], IMAGENET: own["imagenet"]["initialise"]}
         size = sizes.get(suite, own["initialise"])
         arguments = arguments_for_images(own, network, initialisation)
-        if suite == IMAGENET and "gamma" in arguments:
-            arguments["gamma"] = size["gamma"]
+        if suite == IMAGENET and method_of(initialisation) == "gradinit":
+            arguments |= {key: size[key] for key in ("gamma", "normalised")}
         method, batch_size = method_of(initialisation), _batch_size(suite, network, size)
         return {
             "task": "images",

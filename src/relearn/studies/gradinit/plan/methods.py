@@ -101,6 +101,8 @@ def _gradinit(own: Mapping[str, Any], network: str, name: str) -> dict[str, Any]
         "optimizer": "sgd",
         "tau": initialise["tau"][network],
         **{key: initialise[key] for key in ("eta", "gamma", "overlap", "min_scale", "normalised")},
+        **{key: initialise[key] for key in ("divide_by_eta", "moments")},
+        "clip": initialise["clip"] or None,
     }
     if name == "gradinit_adam":
         arguments |= {"optimizer": "adam", "normalised": False, **initialise["adam"]}
@@ -110,7 +112,7 @@ def _gradinit(own: Mapping[str, Any], network: str, name: str) -> dict[str, Any]
         tau, overlap = FREE[name]
         arguments |= {"tau": initialise["free_tau"][tau], "overlap": overlap, "gamma": None}
     if name in (strengths := penalties(own)):
-        arguments |= {"form": "penalty", "penalty": strengths[name], "gamma": None}
+        arguments |= {"form": "penalty", "penalty": strengths[name], "gamma": None, "divide_by_eta": False}
     if name in SCOPES:
         arguments["scope"] = SCOPES[name]
     return arguments
@@ -130,7 +132,10 @@ def rate_of(name: str) -> float | None:
 
 
 def arguments_for_translation(own: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The arguments of the initialisation ``name`` for the Transformer; ``gradinit_sgd_lr0.05`` looks ahead with that rate."""
+    """The arguments of the initialisation ``name`` for the Transformer; ``gradinit_sgd_lr0.05`` looks ahead with that rate.
+
+    GradInit leaves w_skip at 1 (zhu2022, section 4.3.2).
+    """
     translation = own["translation"]
     if name.startswith("gradinit"):
         optimizer = "sgd" if "_sgd" in name else "adam"
@@ -141,5 +146,6 @@ def arguments_for_translation(own: Mapping[str, Any], name: str) -> dict[str, An
             "min_scale": initialise["min_scale"],
             "tau": initialise["tau"],
         }
-        return {**shared, **translation[optimizer], **rate, "optimizer": optimizer, "normalised": False}
+        fixed = {"optimizer": optimizer, "normalised": False, "exclude": ["*.w_skip"]}
+        return {**shared, **translation[optimizer], **rate, **fixed}
     return {"fixed": True} if name == "admin_fixed" else {}

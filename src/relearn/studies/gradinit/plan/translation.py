@@ -235,7 +235,7 @@ def _train(own: Mapping[str, Any], initialisation: str, recipe: str) -> dict[str
     settings = {
         **{key: train[key] for key in (*kept, "label_smoothing", "evaluations")},
         "clip_norm": train["clip_norm"] or None,
-        "optimizer": words[0],
+        "optimizer": "adamw" if words[0] == "adam" and train["decoupled_decay"] else words[0],
         "warmup_steps": train["warmup_steps"] if "warmup" in words else 0,
     }
     if words[0] == "sgd":
