@@ -19,16 +19,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
+import peak
 import torch
-from l2_attention import SMALL, gpu_clock, resident
+from l2_attention import gpu_clock
 from timing import compare, report
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -37,7 +35,6 @@ from relearn.measures.loss_increase import largest_increase, probed, sample_loss
 from relearn.methods.fit import plain_gradient
 from relearn.methods.freelb import FreeLB
 from relearn.models.sentence_encoder import SentenceClassifier, classifier, configuration
-from relearn.runs.provenance import resident_peak
 
 PASSES, BATCH, LENGTH, SAMPLES = 3, 16, 64, 32
 STEP, MASKS, MEMORY, PROBE = 0.95, 1.03, 1.1, 1.1
@@ -149,28 +146,16 @@ def long(size: str, device: str) -> dict[str, Any]:
 def measure_memory(ours: bool, size: str) -> None:
     """In a separate process: print the bytes that a step needs, including the model."""
     gradient = FreeLB(**SETTINGS) if ours else plain_gradient
-    training("tiny", gradient, "cpu")()  # load libraries first, so that they do not count
-    before = resident()
-    step = training(size, gradient, "cpu")
-    step()
-    step()
-    Path("/proc/self/clear_refs").write_text("5")  # reset the peak (Linux)
-    step()
-    print(json.dumps({"bytes": resident_peak() - before}))
+    first, build = (partial(training, sized, gradient, "cpu") for sized in ("tiny", size))
+    peak.tell_step(first, build, warm=2)
 
 
 def used(ours: bool, size: str, threads: int, device: str) -> int:
     if device != "cpu":
-        step = training(size, FreeLB(**SETTINGS) if ours else plain_gradient, device)
-        step()
-        step()
-        torch.cuda.reset_peak_memory_stats()
-        step()
-        return torch.cuda.max_memory_allocated()
+        gradient = FreeLB(**SETTINGS) if ours else plain_gradient
+        return peak.on_gpu(lambda: training(size, gradient, device), warm=2)
     what = json.dumps([ours, size])
-    command = [sys.executable, __file__, "--memory", what, "--threads", str(threads)]
-    done = subprocess.run(command, env={**os.environ, **SMALL}, capture_output=True, text=True, check=True)
-    return int(json.loads(done.stdout.splitlines()[-1])["bytes"])
+    return peak.in_process(__file__, "--memory", what, "--threads", str(threads))
 
 
 def memory(size: str, threads: int, device: str) -> dict[str, Any]:

@@ -12,24 +12,19 @@ baseline's batch size. The Transformer's rows are the objective and the constrai
 
 Memory is the peak resident memory during an iteration, in a separate process, minus that before
 the network was built. It includes weights, optimiser state, activations and a library's scratch space. malloc is configured to
-return freed memory immediately (MALLOC_* below); otherwise the peaks would reflect allocator caching.
+return freed memory immediately (peak.py); otherwise the peaks would reflect allocator caching.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
-import json
 import math
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+import peak
 import torch
 from timing import compare, report
 from torch import Tensor
@@ -40,7 +35,6 @@ from relearn.methods.metainit import metainit
 from relearn.methods.token_loss import token_loss
 from relearn.models import create
 from relearn.models.post_ln_transformer import PostLNTransformer
-from relearn.runs.provenance import resident_peak
 
 # For time: three to eight million products per image. For memory VGG is wider: at half the width and half the batch, weights and
 # activations have the same ratio as in the published network at batch 128.
@@ -65,7 +59,6 @@ KINDS: dict[str, tuple[float | None, float | None]] = {
     "penalty": (None, None),
     "metainit": (None, None),
 }
-SMALL = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_ARENA_MAX": "1"}
 
 
 class Stopwatch:
@@ -177,29 +170,16 @@ def _every(watch: Stopwatch, laps: int, index: int) -> Callable[[int, int], None
     return lambda done, count: watch.lap(index + 1, laps)
 
 
-def resident() -> int:
-    gc.collect()
-    fields = Path("/proc/self/statm").read_text().split()
-    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def forget_peak() -> None:
-    """Reset the peak of resident memory (Linux)."""
-    Path("/proc/self/clear_refs").write_text("5")
-
-
 def measure_memory(name: str, kind: str) -> None:
     """In a separate process: print the bytes that one iteration needs, including the network."""
     iterations(name, TINY, kind, Stopwatch(), 2, 4)()  # load libraries first, so that they do not count
-    before = resident()
-    iterations(name, WEIGHED, kind, Stopwatch(forget_peak), 3)()
-    print(json.dumps({"bytes": resident_peak() - before}))
+    before = peak.resident()
+    iterations(name, WEIGHED, kind, Stopwatch(peak.reset), 3)()
+    peak.tell(before)
 
 
 def memory(name: str, kind: str, threads: int) -> int:
-    command = [sys.executable, __file__, "--memory", name, kind, "--threads", str(threads)]
-    done = subprocess.run(command, env={**os.environ, **SMALL}, capture_output=True, text=True, check=True)
-    return int(json.loads(done.stdout.splitlines()[-1])["bytes"])
+    return peak.in_process(__file__, "--memory", name, kind, "--threads", str(threads))
 
 
 def main() -> None:

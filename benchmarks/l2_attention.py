@@ -17,16 +17,12 @@ allocator's peak. It includes weights, gradients, activations and a kernel's scr
 from __future__ import annotations
 
 import argparse
-import gc
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
+import peak
 import torch
 from timing import compare, report
 from torch import Tensor, nn
@@ -34,7 +30,6 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from relearn.layers.attention_kinds import attention
 from relearn.layers.self_attention import with_bias
-from relearn.runs.provenance import resident_peak
 
 DIM, HEADS = 512, 8
 # Batches of 1 to 4, so that even the shortest length takes a measurable time.
@@ -47,8 +42,6 @@ LAYERS: dict[str, bool] = {
 }
 CORES: dict[str, bool] = {"l2": True, "l2_tied": True}
 TIME, MEMORY = 1.25, 1.5
-# Return freed blocks to the system immediately; otherwise the peaks would reflect allocator caching.
-SMALL = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_ARENA_MAX": "1"}
 
 
 class TorchAttention(nn.Module):
@@ -113,23 +106,14 @@ def core_step(
 STEPS = {"layer": layer_step, "core": core_step}
 
 
-def resident() -> int:
-    gc.collect()
-    fields = Path("/proc/self/statm").read_text().split()
-    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def measure_memory(
     part: str, kind: str, length: int, batch: int, causal: bool, width: tuple[int, int]
 ) -> None:
     """In a separate process: print the bytes that a step needs, including the layer."""
-    STEPS[part](kind, (1, 8), causal, width, "cpu")()  # load libraries first, so that they do not count
-    before = resident()
-    step = STEPS[part](kind, (batch, length), causal, width, "cpu")
-    step()
-    Path("/proc/self/clear_refs").write_text("5")  # reset the peak (Linux)
-    step()
-    print(json.dumps({"bytes": resident_peak() - before}))
+    peak.tell_step(
+        lambda: STEPS[part](kind, (1, 8), causal, width, "cpu"),
+        lambda: STEPS[part](kind, (batch, length), causal, width, "cpu"),
+    )
 
 
 def memory(
@@ -143,15 +127,9 @@ def memory(
     device: str,
 ) -> int:
     if device != "cpu":
-        step = STEPS[part](kind, (batch, length), causal, width, device)
-        step()
-        torch.cuda.reset_peak_memory_stats()
-        step()
-        return torch.cuda.max_memory_allocated()
+        return peak.on_gpu(lambda: STEPS[part](kind, (batch, length), causal, width, device))
     what = json.dumps([part, kind, length, batch, causal, width])
-    command = [sys.executable, __file__, "--memory", what, "--threads", str(threads)]
-    done = subprocess.run(command, env={**os.environ, **SMALL}, capture_output=True, text=True, check=True)
-    return int(json.loads(done.stdout.splitlines()[-1])["bytes"])
+    return peak.in_process(__file__, "--memory", what, "--threads", str(threads))
 
 
 def gpu_clock() -> float:

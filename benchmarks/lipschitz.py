@@ -14,23 +14,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import peak
 import torch
 from timing import compare, report
 from torch import Tensor, nn
 
 from relearn.layers.l2_attention import L2Attention
 from relearn.measures.lipschitz import growth, jacobian_norm, two_point
-from relearn.runs.provenance import resident_peak
 
 TOKENS, WIDTH, HEADS = 512, 64, 8
 MEMORY: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -39,7 +34,6 @@ MEMORY: dict[str, tuple[str, tuple[int, ...]]] = {
 }
 PAIRS = 8  # number of product pairs while memory is measured; the basis is then full
 WITHIN, SLOPE, SHARE = 0.01, 1.1, 0.20
-SMALL = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_ARENA_MAX": "1"}
 
 
 def network(name: str) -> nn.Module:
@@ -113,10 +107,6 @@ def speed(pairs: int) -> dict[str, Any]:
     return row
 
 
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def measure_memory(name: str, what: str, count: int) -> None:
     """In a separate process: print the bytes needed, including the network."""
     mode, _ = MEMORY[name]
@@ -128,18 +118,11 @@ def measure_memory(name: str, what: str, count: int) -> None:
         given = x.requires_grad_()
         return lambda: torch.autograd.grad(net(given), given, torch.ones_like(x))
 
-    work(64)()  # load libraries first, so that they do not count
-    before = resident()
-    call = work(count)
-    Path("/proc/self/clear_refs").write_text("5")  # reset the peak (Linux)
-    call()
-    print(json.dumps({"bytes": resident_peak() - before}))
+    peak.tell_step(lambda: work(64), lambda: work(count), warm=0)
 
 
 def memory(name: str, what: str, count: int, threads: int) -> int:
-    command = [sys.executable, __file__, "--memory", name, what, str(count), "--threads", str(threads)]
-    done = subprocess.run(command, env={**os.environ, **SMALL}, capture_output=True, text=True, check=True)
-    return int(json.loads(done.stdout.splitlines()[-1])["bytes"])
+    return peak.in_process(__file__, "--memory", name, what, str(count), "--threads", str(threads))
 
 
 def memories(threads: int) -> list[dict[str, Any]]:

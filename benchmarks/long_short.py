@@ -16,24 +16,20 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import peak
 import torch
-from l2_attention import SMALL, gpu_clock, resident
+from l2_attention import gpu_clock
 from timing import compare, report
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from relearn.layers.long_short_attention import LongShortAttention
 from relearn.layers.self_attention import merge
-from relearn.runs.provenance import resident_peak
 
 DIM, HEADS, WINDOW, RANK, BATCH = 64, 2, 8, 32, 4
 TIME = {1024: 0.36, 2048: 0.19, 4096: 0.10}
@@ -72,26 +68,14 @@ def layer_step(ours: bool, length: int, device: str = "cpu") -> Callable[[], Non
 
 def measure_memory(ours: bool, length: int) -> None:
     """In a separate process: print the bytes that a step needs, including the layer."""
-    layer_step(ours, 16)()  # load libraries first, so that they do not count
-    before = resident()
-    step = layer_step(ours, length)
-    step()
-    Path("/proc/self/clear_refs").write_text("5")  # reset the peak (Linux)
-    step()
-    print(json.dumps({"bytes": resident_peak() - before}))
+    peak.tell_step(lambda: layer_step(ours, 16), lambda: layer_step(ours, length))
 
 
 def memory(ours: bool, length: int, threads: int, device: str) -> int:
     if device != "cpu":
-        step = layer_step(ours, length, device)
-        step()
-        torch.cuda.reset_peak_memory_stats()
-        step()
-        return torch.cuda.max_memory_allocated()
+        return peak.on_gpu(lambda: layer_step(ours, length, device))
     what = json.dumps([ours, length])
-    command = [sys.executable, __file__, "--memory", what, "--threads", str(threads)]
-    done = subprocess.run(command, env={**os.environ, **SMALL}, capture_output=True, text=True, check=True)
-    return int(json.loads(done.stdout.splitlines()[-1])["bytes"])
+    return peak.in_process(__file__, "--memory", what, "--threads", str(threads))
 
 
 def clock(device: str) -> Callable[[], float]:

@@ -18,15 +18,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import peak
 import torch
-from l2_attention import SMALL, resident
 from timing import compare, report
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -35,7 +31,6 @@ import relearn.models.timm_names  # noqa: F401  timm is imported after it, with 
 from relearn.layers.cosine_attention import CosineAttention
 from relearn.measures.model_counts import multiply_adds
 from relearn.models.shifted_windows import ShiftedWindowAttention
-from relearn.runs.provenance import resident_peak
 
 OURS, REFERENCE = "lipsformer_swin_tiny", "swin_tiny_patch4_window7_224"
 FORMS: dict[str, dict[str, Any]] = {"paper": {}, "released": {"as_released": True}}
@@ -72,20 +67,11 @@ def products(name: str, form: str, size: int) -> int:
 
 def measure_memory(name: str, form: str, batch: int, size: int) -> None:
     """In a separate process: print the bytes that a step needs, including the network."""
-    network_step(name, form, 1, size)()  # load libraries first, so that they do not count
-    before = resident()
-    step = network_step(name, form, batch, size)
-    step()
-    Path("/proc/self/clear_refs").write_text("5")  # reset the peak (Linux)
-    step()
-    print(json.dumps({"bytes": resident_peak() - before}))
+    peak.tell_step(lambda: network_step(name, form, 1, size), lambda: network_step(name, form, batch, size))
 
 
 def memory(name: str, form: str, batch: int, size: int) -> int:
-    what = json.dumps([name, form, batch, size])
-    command = [sys.executable, __file__, "--memory", what]
-    done = subprocess.run(command, env={**os.environ, **SMALL}, capture_output=True, text=True, check=True)
-    return int(json.loads(done.stdout.splitlines()[-1])["bytes"])
+    return peak.in_process(__file__, "--memory", json.dumps([name, form, batch, size]))
 
 
 def networks(batch: int, size: int, pairs: int) -> list[dict[str, Any]]:

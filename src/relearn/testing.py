@@ -162,13 +162,13 @@ def hooked(model: nn.Module) -> list[str]:
     return [*modules, *(name for name, one in model.named_parameters() if one._backward_hooks)]
 
 
-def small_network(seed: int, dropout: float = 0.2) -> nn.Module:
+def small_network(seed: int) -> nn.Module:
     """A narrow ResNet18 for images of 8 x 8 pixels, in evaluation mode."""
     from relearn.models import create
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return create("ResNet18", classes=3, width=0.07, dropout=dropout).eval()
+        return create("ResNet18", classes=3, width=0.07, dropout=0.2).eval()
 
 
 class AttackContract:

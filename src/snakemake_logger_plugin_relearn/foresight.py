@@ -41,8 +41,8 @@ def foresee(dag: Any, values: Mapping[str, Any]) -> None:
 def _forecast(values: Mapping[str, Any]) -> dict[str, float]:
     """The forecast of every planned run, by folder; whatever is wrong with it, no run may fail for want of an estimate."""
     try:
-        from relearn.forecast import job_seconds
         from relearn.forecast.planned import jobs_of
+        from relearn.forecast.single import job_seconds
 
         return job_seconds(jobs_of(values).values())
     except Exception:

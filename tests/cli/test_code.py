@@ -2,13 +2,14 @@
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from relearn import cli
-from relearn.cli import code
+from relearn.cli import code, planned_source
 from relearn.cli.code import Made, versions
 from relearn.forecast import planned, state
 from relearn.runs.code_version import code_version
@@ -137,3 +138,57 @@ def test_wrong_use_is_one_line_and_writes_nothing(
     out, said = capsys.readouterr()
     assert out == "" and said.startswith(f"relearn code: {says}") and said.count("\n") == 1
     assert not Path("new").exists() and Path("file").read_text() == "x"
+
+
+# -- a job whose code is not the planned one any more refuses to run ----------------------------------------------
+
+SCALE = "mini"
+
+
+@pytest.fixture(scope="module")
+def planned_run() -> tuple[Path, str]:
+    """The folder of a planned run, and its code version."""
+    job = next(iter(planned.jobs_of(parameters.load("params.yaml", scale=SCALE)).values()))
+    return Path(job.folder), code_version(*job.modules)
+
+
+def test_a_job_started_by_hand_is_not_checked(
+    planned_run: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(planned_source.VARIABLE, raising=False)
+    planned_source.check(planned_run[0], SCALE, "another")
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(16, None)], ids=["times and contents", "contents"])
+def test_unchanged_files_need_no_versions(
+    planned_run: tuple[Path, str], part: slice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(planned_source.VARIABLE, planned_source.mark()[part])
+    monkeypatch.setattr(planned, "jobs_of", lambda _: pytest.fail("a version was computed"))
+    planned_source.check(planned_run[0], SCALE, "another")
+
+
+def test_a_changed_file_stops_only_the_jobs_whose_code_it_is(
+    planned_run: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, version = planned_run
+    monkeypatch.setenv(planned_source.VARIABLE, "0:0")
+    planned_source.check(folder, SCALE, version)
+    planned_source.check(Path("results/mini/runs/not/planned"), SCALE, "another")
+    with pytest.raises(RuntimeError, match=f"{folder}: its code was edited .*{version}, planned another"):
+        planned_source.check(folder, SCALE, "another")
+
+
+def test_a_touched_file_has_the_same_contents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "room").mkdir()
+    file = tmp_path / "room/one.py"
+    file.write_text("x = 1\n")
+    monkeypatch.setattr(planned_source, "PACKAGE", tmp_path)
+    times, contents = planned_source.mark().split(":")
+    os.utime(file, ns=(1, 1))
+    assert planned_source.contents() == contents and planned_source.mark() != f"{times}:{contents}"
+    file.write_text("x = 2\n")
+    assert planned_source.contents() != contents
+    file.write_text("x = 1\n")
+    file.rename(tmp_path / "one.py")
+    assert planned_source.contents() != contents

@@ -1,5 +1,7 @@
 """What the tables of ranges share: ranges that many keys of params.yaml have, and how a rule between keys is written."""
 
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 # (allowed values, refused values), every bound from both sides
@@ -37,6 +39,11 @@ def rule(
 def only_with(needed: dict[str, Any], key: str, value: Any) -> Rule:
     """A key may have the value only with the values that it needs."""
     return {key: value, **needed}, {key: value}, key
+
+
+def value_at(values: dict[str, Any], key: str) -> Any:
+    """The value at a dotted key; all values at ""."""
+    return reduce(getitem, key.split("."), values) if key else values
 
 
 def laid_over(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

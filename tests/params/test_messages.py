@@ -11,13 +11,15 @@ from relearn.params import reading as params
 from relearn.params.strict_yaml import dotted
 from relearn.studies import parameters
 
+from .rules import value_at
+
 BASE = parameters.load(Path(__file__).resolve().parents[2] / "params.yaml")
 
 
 def changed(key: str, value: Any) -> dict[str, Any]:
     tree = copy.deepcopy(BASE)
     *above, last = key.split(".")
-    branch = params.section(tree, ".".join(above)) if above else tree
+    branch = value_at(tree, ".".join(above))
     branch[last] = value
     return tree
 
@@ -69,7 +71,7 @@ def test_a_wrong_value_is_shown_with_what_is_allowed(key: str, value: object, te
 
 def test_a_wrong_name_of_a_run_is_shown_with_its_form() -> None:
     key = "freelb.finetune.runs"
-    runs = params.section(BASE, key)
+    runs = value_at(BASE, key)
     (line,) = said(changed(key, [*runs, {**runs[0], "init_from": "No name"}]))
     place = f"{key}[{len(runs)}].init_from"
     assert line == f"{place}: found 'No name' (text), allowed: text that matches ^([a-z][a-z0-9_]*)?$"
@@ -116,7 +118,7 @@ def test_one_wrong_letter_still_finds_the_name(above: str) -> None:
     def without_one(name: str) -> set[str]:
         return {name[:at] + name[at + 1 :] for at in range(len(name))}
 
-    known = list(params.section(BASE, above) if above else BASE)
+    known = list(value_at(BASE, above))
     for last in filter(lambda name: len(name) >= 4, known):
         near = {
             last,

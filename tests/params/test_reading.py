@@ -20,6 +20,8 @@ from relearn.params import messages as faults
 from relearn.params import reading as params
 from relearn.studies import parameters
 
+from .rules import value_at
+
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = yaml.safe_load((ROOT / "params.yaml").read_text())
 READ_ONCE = functools.cache(params.read)
@@ -65,7 +67,7 @@ def write(path: Path, tree: dict[str, Any]) -> None:
 def place(tree: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
     """The mapping that contains a leaf, and the leaf's name in it."""
     above, _, last = key.rpartition(".")
-    return (params.section(tree, above) if above else tree), last
+    return value_at(tree, above), last
 
 
 def only(key: str, value: Any) -> dict[str, Any]:
@@ -330,16 +332,6 @@ def test_a_value_that_the_overlay_hides_is_announced_and_no_other(folder: Path) 
     )
     assert params.hidden_line(path, "small", most=3) == line
     assert params.hidden_line(path) == ""
-
-
-def test_a_section_by_its_key() -> None:
-    loaded = parameters.load(ROOT / "params.yaml")
-    attack = params.section(loaded, "poisoning.craft.attacks.convex_polytope")
-    assert attack is loaded["poisoning"]["craft"]["attacks"]["convex_polytope"]
-    with pytest.raises(params.ParamsError, match=r"^poisoning\.craft\.atacks: unknown key, .*attacks"):
-        params.section(loaded, "poisoning.craft.atacks.convex_polytope")
-    with pytest.raises(params.ParamsError, match="nothing below this key"):
-        params.section(loaded, "scale.x")
 
 
 def test_what_is_loaded_is_ours_to_change() -> None:

@@ -5,14 +5,12 @@ No library stands between: a message is JSON and ends with a zero byte (``--remo
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
 import shutil
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
@@ -131,12 +129,6 @@ class Chromium:
         made = self._send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in made, made
         return made["result"].get("value")
-
-    def screenshot(self, path: Path, height: int = 900, top: int = 0, width: int = 1366) -> None:
-        """A picture of a part of the page, as wide as given."""
-        clip = {"x": 0, "y": top, "width": width, "height": height, "scale": 1}
-        made = self._send("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(made["data"]))
 
     def _send(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1

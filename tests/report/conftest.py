@@ -87,10 +87,11 @@ def check_counted(name: str, whole: Evidence, nothing: Evidence, defined: int, m
     assert (found.measured, found.defined) == (0, defined)
 
 
-def judged(sections: Mapping[str, Any], evidence: Evidence) -> dict[str, Any]:
-    """The claims of these sections by name, each judged by the runs of its own study."""
-    known = runs_of(sections, evidence)
-    return {claim.id: claim for claim in claims.judge_all(sections, known, SECTIONS)}
+def judged(sections: Mapping[str, Any], records: Evidence | Path, name: str | None = None) -> Any:
+    """The claims of these sections by name, each judged by the runs of its own study; or the one of this name."""
+    known = runs_of(sections, evidence_of(records) if isinstance(records, Path) else records)
+    found = {claim.id: claim for claim in claims.judge_all(sections, known, SECTIONS)}
+    return found[name] if name else found
 
 
 def part(claim: Any, begin: str) -> Any:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from relearn.report import coverage, figures
+from relearn.report.artefacts import Artefact
 from relearn.report.quantities import Evidence
 
 from .conftest import RENDERERS, every_artefact
@@ -30,6 +31,11 @@ def drawn_of(name: str, evidence: Evidence) -> Figure:
 def module_of(name: str) -> ModuleType:
     """The renderer of this figure."""
     return importlib.import_module(RENDERERS[every_artefact()[name].renderer])
+
+
+def rendered(artefact: Artefact, evidence: Evidence, folder: Path) -> list[Path]:
+    """The files of one figure, with the renderer that its study has for it."""
+    return figures.draw(figures.prepare(artefact, evidence, RENDERERS), folder)
 
 
 def words(drawn: Figure) -> list[str]:
@@ -82,9 +88,7 @@ def check_figure(
 
 def check_equal_files(name: str, evidence: Evidence, folder: Path) -> None:
     """Equal records give files of equal bytes. All figures are saved alike, so one of each study is enough."""
-    one, other = (
-        figures.render(every_artefact()[name], evidence, RENDERERS, folder / again) for again in ("a", "b")
-    )
+    one, other = (rendered(every_artefact()[name], evidence, folder / again) for again in ("a", "b"))
     assert [path.suffix for path in one] == [".csv", ".png", ".pdf"]
     for first, second in zip(one, other, strict=True):
         assert first.read_bytes() == second.read_bytes() and first.stat().st_size > 300

@@ -12,6 +12,7 @@ from relearn.params import reading as params
 from relearn.report import deviations as page
 from relearn.studies import parameters
 
+from ..params.rules import value_at
 from .conftest import FOLDERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +36,7 @@ def test_exactly_the_changed_keys_are_listed(keys: set[str]) -> None:
     changed = copy.deepcopy(AT_PAPER)
     for key in keys:
         above, _, last = key.rpartition(".")
-        params.section(changed, above)[last] = "another"
+        value_at(changed, above)[last] = "another"
     found = page.deviations(changed, PAPER)
     assert {row.key for row in found} == keys
     assert len(found) == len(keys)

@@ -16,6 +16,7 @@ from relearn.report.artefacts import Artefact
 from relearn.report.figures import claims_forest, foot, panels, picture, style
 from relearn.report.figures.style import SMALL, WIDTH, apply_style, chance_line, empty_figure, in_percent
 from relearn.report.quantities import Evidence
+from relearn.report.views.names import plural
 from relearn.studies.study import all_studies
 
 from . import fake_vision as pretend
@@ -141,7 +142,7 @@ def test_a_point_outside_its_axes_has_no_place() -> None:
 def test_numbers_have_their_interval_where_they_have_one() -> None:
     assert style.number(0.2, 0.081, 0.416, percent=True) == "20% [8.1%, 41.6%]"
     assert style.number(0.2, 0.2, 0.2) == style.number(0.2) == style.number(0.2, None, 1.0) == "0.2"
-    assert style.plural(1, "seed") == "1 seed" and style.plural(60.0, "step") == "60 steps"
+    assert plural(1, "seed") == "1 seed" and plural(60.0, "step") == "60 steps"
 
 
 @pytest.mark.parametrize(("reach", "lines"), [(True, 1), (False, 0)])

@@ -15,7 +15,8 @@ import sys, time
 from pathlib import Path
 from relearn.runs import interrupt, provenance, record
 provenance._git = lambda *_: None
-record.install_signal_handlers(float(sys.argv[1]))
+interrupt.GRACE_S = float(sys.argv[1])
+record.install_signal_handlers()
 out = Path("results/mini/runs/a")
 with record.Run(out, study="s", paper="p", step="t", labels={}, scale="mini", seed=0, settings={}) as run:
     for step in range(10**9):

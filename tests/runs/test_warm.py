@@ -59,7 +59,7 @@ READY = "import os, time; print(os.getpid(), flush=True)\n"
 WAITS = READY + "time.sleep(20)"
 STEPS_ON = (
     READY
-    + "from relearn.runs import interrupt\ninterrupt.install_signal_handlers(60)\nprint('on', flush=True)\n"
+    + "from relearn.runs import interrupt\ninterrupt.GRACE_S = 60\ninterrupt.install_signal_handlers()\nprint('on', flush=True)\n"
 )
 STEPS_ON += "while True:\n    interrupt.check()\n    time.sleep(0.01)"
 

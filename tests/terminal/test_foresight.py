@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from relearn import forecast
-from relearn.forecast import planned
+from relearn.forecast import planned, single
 from snakemake_logger_plugin_relearn import foresight
 from snakemake_logger_plugin_relearn.foresight import Foresight, foresee, in_words
 
@@ -81,7 +80,7 @@ def test_the_jobs_of_a_dag_are_foreseen_by_the_forecast(monkeypatch: pytest.Monk
     monkeypatch.setattr(planned, "jobs_of", lambda values: {values["scale"]: "a job"})
     folder = RECORD.removesuffix("/record.json")
     monkeypatch.setattr(
-        forecast, "job_seconds", lambda jobs: {folder: 21.0 if list(jobs) == ["a job"] else 0.0}
+        single, "job_seconds", lambda jobs: {folder: 21.0 if list(jobs) == ["a job"] else 0.0}
     )
     monkeypatch.setattr(foresight, "FORECAST", {5: ("old", None)})
     foresee(dag(), {"scale": "mini"})

@@ -116,15 +116,10 @@ def run(run, settings, inputs, device, precision):
     "reported/claims.yaml": "{}\n",
     "reported/figures.yaml": "{}\n",
     "reported/tables.yaml": """addition.coin:
-  paper: addition
-  study: coin
-  kind: table
-  layout: grid
   addition: true
   head: Coin
   title: "Addition, no table of the paper: a coin"
   caption: Share of heads.
-  category: Additions
   where:
     - {study: coin, step: toss}
   rows:

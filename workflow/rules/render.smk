@@ -13,12 +13,12 @@ rule render:
             for path in sorted(Path("src/relearn/studies", study.name, "reported").iterdir())
         ],
     output:
-        *shown("tables", "table", "csv"),
-        *shown("figures", "figure", "png"),
+        *shown("tables", "csv"),
+        *shown("figures", "png"),
         rendered(f"{ROOT}/tables/{{id}}.{{kind}}", id=EVERY["tables"], kind=["md", "tex"]),
         rendered(f"{ROOT}/figures/{{id}}.{{kind}}", id=EVERY["figures"], kind=["pdf", "csv"]),
         rendered(f"{ROOT}/figures/claims_forest.{{kind}}", kind=["png", "pdf", "csv"]),
-        report(rendered(f"{ROOT}/claims.md"), caption="../report/claims.rst", category="claims"),
+        report(rendered(f"{ROOT}/claims.md"), caption="../report/rendered.rst", category="claims"),
         rendered(f"{ROOT}/{{name}}", name=["claims.json", "coverage.csv", "deviations.md", "settings.md"]),
         metrics=f"{ROOT}/metrics.json",
         page=rendered(f"{ROOT}/report.html"),

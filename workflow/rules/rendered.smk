@@ -14,9 +14,9 @@ def rendered(pattern, **values):
     return update(expand(pattern, **values))
 
 
-def shown(folder, kind, ending):
-    """Return the files of one kind for `snakemake --report`, by publication and chapter."""
-    found, caption = [], f"../report/{kind}.rst"
+def shown(folder, ending):
+    """Return the files of a folder for `snakemake --report`, by publication and chapter."""
+    found, caption = [], "../report/rendered.rst"
     for source, ids in ARTEFACTS.items():
         if ids[folder]:
             paths = rendered(f"{ROOT}/{folder}/{{id}}.{ending}", id=ids[folder])

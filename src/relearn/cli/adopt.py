@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         folder = None if not args.folder else open_records(args.folder, stack)
-        scale = args.scale or (folder and scale_of(folder))
+        scale = args.scale or (scale_of(folder) if folder else None)
         return take(folder, scale, whole=not (args.folder and is_store(args.folder[0])))
 
 

@@ -16,7 +16,7 @@ def needs_torch(job: Job) -> bool:
 
 def seconds_of(job: Job) -> float:
     """The forecast of a job; 1 if there is no forecast for its step."""
-    from relearn.forecast import expected_seconds
+    from relearn.forecast.single import expected_seconds
 
     return expected_seconds(job.study, job.step, job.settings) or 1.0
 

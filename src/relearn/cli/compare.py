@@ -112,14 +112,10 @@ def resolve(word: str, scale: str | None, place: Path) -> Path:
     for folder in (RESULTS / word, PUBLISHED / word):
         if word and (folder / "claims.json").is_file():
             return folder
+    from relearn.params.reading import chosen_scale
+
     commit, _, named = word.partition(":")
-    return _unpack_commit(word, commit, named or scale or _scale_in_force(), place)
-
-
-def _scale_in_force() -> str:
-    import yaml
-
-    return str(yaml.safe_load(Path("params.yaml").read_bytes())["scale"])
+    return _unpack_commit(word, commit, named or scale or chosen_scale(), place)
 
 
 def _unpack_commit(word: str, commit: str, scale: str, place: Path) -> Path:

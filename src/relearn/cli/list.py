@@ -79,8 +79,8 @@ class Scale:
     @cached_property
     def seconds(self) -> Mapping[str, float]:
         """The forecast of each run, by folder; empty if no run of this scale was ever measured (`relearn plan` shows more)."""
-        from relearn.forecast import job_seconds
         from relearn.forecast.planned import jobs_of
+        from relearn.forecast.single import job_seconds
         from relearn.runs.run_store import is_store
 
         measured = is_store(Path("results/published") / self.name)

@@ -25,7 +25,6 @@ class PlannedRun(Run):
     def __init__(self, family: Family, cell: Mapping[str, str]) -> None:
         labels = {name: value for name, value in cell.items() if name != "seed"}
         self.path = family.files["record"].format(**cell)
-        self.inputs = [path for paths in family.inputs_of(**cell).values() for path in paths]
         self.asked = False
         self.value: float | None = None
         known = {
@@ -63,10 +62,6 @@ class PlannedRun(Run):
     def rows(self, name: str) -> list[dict[str, Any]]:
         self.asked = True
         return [] if self.value is None else [_Any(self.value)]
-
-    def file(self, name: str) -> Path | None:
-        self.asked = True
-        return None
 
 
 class _Record(dict[str, Any]):

@@ -43,16 +43,12 @@ def main(args: argparse.Namespace) -> int:
         ValueError: nothing to release, an unknown scale or study, runs of several commits or of a changed working tree, or a
             folder that holds something else; RecordError for damaged records and files, and for files on another machine.
     """
-    from relearn.params import strict_yaml
-    from relearn.params.reading import SCALES
+    from relearn.params.reading import chosen_scale
     from relearn.runs import interrupt
     from relearn.runs.atomic_files import STAGED, staged
     from relearn.studies import STUDIES
 
-    scale = args.scale or strict_yaml.read("params.yaml").values.get("scale")
-    if scale not in SCALES:
-        where = "--scale" if args.scale else "no --scale, and params.yaml: scale"
-        raise ValueError(f"{where}: found {scale or 'nothing'}, allowed: {', '.join(SCALES)}")
+    scale = chosen_scale(args.scale)
     if unknown := sorted(set(args.study) - set(STUDIES)):
         raise ValueError(f"--study: found {unknown[0]}, allowed: {', '.join(STUDIES)}")
     if args.part_mib < 1:

@@ -17,6 +17,7 @@ figure needs the runs that its cells and points read and the runs that its defin
 
 from __future__ import annotations
 
+import posixpath
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relearn.studies import STUDIES
@@ -198,7 +199,7 @@ def selection(words: Iterable[str], values: Mapping[str, Any]) -> list[str]:
         paths, exact = records_at(values["scale"], target, planned)
         if not exact:
             print(f"{target.name}: {ALL_OF_ITS_STEPS}", file=sys.stderr)
-        found += [PurePosixPath(path).parent.as_posix() for path in paths]
+        found += map(posixpath.dirname, paths)
     return found
 
 
@@ -213,19 +214,21 @@ def plans(values: Mapping[str, Any]) -> Plans:
 
 def needed(found: Iterable[str], plans: Plans) -> list[str]:
     """These records and those of all runs that they depend on, directly or not."""
-    runs = _by_folder(plans)
-    waiting, seen = [PurePosixPath(path).parent.as_posix() for path in found], dict[str, None]()
-    while waiting:
-        folder = waiting.pop()
-        if folder not in seen and folder in runs:
-            seen[folder] = None
-            family, cell = runs[folder]
-            waiting += [
-                PurePosixPath(path).parent.as_posix()
-                for paths in family.inputs_of(**cell).values()
-                for path in paths
-            ]
-    return [f"{folder}/record.json" for folder in seen]
+    from relearn.forecast.planned import reached
+
+    runs = {
+        family.pattern.format(**cell): (family, cell)
+        for families in plans.values()
+        for family in families.values()
+        for cell in family.runs
+    }
+
+    def before(folder: str) -> list[str]:
+        family, cell = runs[folder]
+        paths = (path for paths in family.inputs_of(**cell).values() for path in paths)
+        return [one for one in map(posixpath.dirname, paths) if one in runs]
+
+    return [f"{folder}/record.json" for folder in reached(map(posixpath.dirname, found), before)]
 
 
 def seconds_left(found: Iterable[str], plans: Plans, seconds: Mapping[str, float]) -> float:
@@ -237,16 +240,7 @@ def seconds_left(found: Iterable[str], plans: Plans, seconds: Mapping[str, float
         seconds: the forecast of each run, by folder; a run without forecast counts as 0.
     """
     missing = [path for path in needed(found, plans) if not Path(path).is_file()]
-    return sum(seconds.get(PurePosixPath(path).parent.as_posix(), 0.0) for path in missing)
-
-
-def _by_folder(plans: Plans) -> dict[str, tuple[Family, Mapping[str, str]]]:
-    return {
-        family.pattern.format(**cell): (family, cell)
-        for families in plans.values()
-        for family in families.values()
-        for cell in family.runs
-    }
+    return sum(seconds.get(posixpath.dirname(path), 0.0) for path in missing)
 
 
 def _judge(predicate: Callable[[Any], Any], power: Callable[[Any, Any], Any], evidence: Evidence) -> None:

@@ -12,7 +12,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from relearn.forecast.machine import Machine, processors
+from relearn.forecast.machine import Machine
+from relearn.runs.node.machine import cores
 
 REPEATS = 7
 SLICE_S = 0.12
@@ -52,7 +53,7 @@ def calibrate(repeats: int = REPEATS, slice_s: float = SLICE_S) -> Machine:
         bandwidth=sums * 2 * wide.numel() * 4,
         calls=calls * started,
         start_s=start(),
-        cores=processors(),
+        cores=cores(),
         source="calibrated here",
     )
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, fields, replace
 from functools import cache
@@ -21,6 +20,7 @@ from typing import Any
 
 from relearn.forecast.amount import Amount
 from relearn.runs.atomic_files import write
+from relearn.runs.node.machine import cores as own_cores
 from relearn.runs.record_file import RecordError
 
 SHIPPED = Path(__file__).with_name("machines.json")
@@ -117,7 +117,7 @@ def this_machine(cores: int | None = None) -> Machine:
             _check(one, getattr(found, one.name), path)
     else:
         found = processor(str(provenance.machine("cpu", "fp32", 1)["cpu"]))
-    return replace(found, cores=cores or processors())
+    return replace(found, cores=cores or own_cores())
 
 
 @cache
@@ -144,11 +144,6 @@ def device(name: str) -> Machine:
     return (
         replace(found, calls=this_machine().calls) if found.gpus else found
     )  # the operations are started by a processor like this one
-
-
-def processors() -> int:
-    """Number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _json(path: Path) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from typing import Any
 
 from relearn.studies import STUDIES
@@ -65,12 +65,18 @@ def with_ancestors(book: Mapping[str, Job], targets: Sequence[str]) -> list[Job]
                 f"target: found {target}, allowed: all, a study ({', '.join(STUDIES)}), study/step, or a file or folder of a run"
             )
         wanted.update(found)
-    waiting = list(wanted)
+    needed = reached(wanted, lambda folder: (job.folder for job in book[folder].before))
+    return [job for folder, job in book.items() if folder in needed]
+
+
+def reached(folders: Iterable[str], before: Callable[[str], Iterable[str]]) -> KeysView[str]:
+    """These folders and all that lead to them, each once; ``before`` names the folders whose files a run reads."""
+    waiting, seen = list(folders), dict[str, None]()
     while waiting:
-        before = [job.folder for job in book[waiting.pop()].before if job.folder not in wanted]
-        wanted.update(before)
-        waiting += before
-    return [job for folder, job in book.items() if folder in wanted]
+        if (folder := waiting.pop()) not in seen:
+            seen[folder] = None
+            waiting += before(folder)
+    return seen.keys()
 
 
 def matches(job: Job, target: str) -> bool:

@@ -18,7 +18,7 @@ PLANNED: dict[tuple[str, str, str], float] = {}
 
 
 def job_seconds(jobs: Iterable[Job]) -> dict[str, float]:
-    """See :func:`relearn.forecast.job_seconds`."""
+    """CPU seconds of each planned job on this machine, by its folder; jobs without a forecast are left out."""
     found: dict[str, float] = {}
     for job in jobs:
         kind, amount = evidence.work_behind(job)
@@ -29,7 +29,11 @@ def job_seconds(jobs: Iterable[Job]) -> dict[str, float]:
 
 
 def expected_seconds(study: str, step: str, settings: Mapping[str, Any]) -> float | None:
-    """See :func:`relearn.forecast.expected_seconds`."""
+    """CPU seconds that a run with these settings will take on this machine; None if nothing is known about its step.
+
+    Without the plan, the networks behind a job's inputs are unknown. The forecast is then a past run with equal settings, or the
+    mean of the step. :func:`job_seconds` is more precise.
+    """
     if found := PLANNED.get((study, step, evidence.settings_key(settings))):
         return found
     for key in ((study, step, evidence.settings_key(settings)), (study, step)):

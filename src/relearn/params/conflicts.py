@@ -72,6 +72,17 @@ def multiples_of(key: str, bound: str) -> Callable[[Any], Iterator[Conflict]]:
     return compare
 
 
+def none_or_several(key: str) -> Callable[[Any], Iterator[Conflict]]:
+    """A check that the list at ``key`` is empty or has at least two values to choose from."""
+
+    @check
+    def compare(self: Any) -> Iterator[Conflict]:
+        if len(found := getattr(self, key)) == 1:
+            yield key, f"found {found}, allowed: none, or at least two to choose from"
+
+    return compare
+
+
 def forecast(method: Method) -> Method:
     """Mark a method that yields the needs of jobs; the path of each :class:`Need` is relative to the section."""
     method.__forecasts__ = True  # type: ignore[attr-defined]

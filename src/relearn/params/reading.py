@@ -97,6 +97,19 @@ def hidden_line(path: str | Path = "params.yaml", scale: str | None = None, most
     return f"{overlay_file(path, chosen)} overrides {len(keys)} values of {path}: {', '.join(named)}{rest}"
 
 
+def chosen_scale(given: str | None = None, path: str | Path = "params.yaml") -> str:
+    """The scale that was given on the command line, or that of the file.
+
+    Raises:
+        ValueError: neither is a scale.
+    """
+    scale = given or read(path).values.get("scale")
+    if scale not in SCALES:
+        where = "--scale" if given else f"no --scale, and {path}: scale"
+        raise ValueError(f"{where}: found {scale or 'nothing'}, allowed: {', '.join(SCALES)}")
+    return str(scale)
+
+
 def leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Map dotted key paths to values, for everything that is not a mapping (a list is one value)."""
     flat: dict[str, Any] = {}
@@ -104,23 +117,6 @@ def leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
         key = f"{above}.{name}" if above else name
         flat.update(leaves(value, key) if isinstance(value, Mapping) else {key: value})
     return flat
-
-
-def section(params: Mapping[str, Any], key: str) -> Any:
-    """The value at a dotted key path, for example ``poisoning.craft.attacks.convex_polytope``.
-
-    Raises:
-        ParamsError: no such key; names the nearest known one.
-    """
-    value: Any = params
-    walked = []
-    for name in key.split("."):
-        walked.append(name)
-        known = list(value) if isinstance(value, Mapping) else []
-        if name not in known:
-            raise ParamsError([f"{'.'.join(walked)}: {faults.nearest(name, known)}"])
-        value = value[name]
-    return value
 
 
 def machine(config: Mapping[str, Any], path: str | Path = "params.yaml") -> dict[str, Any]:

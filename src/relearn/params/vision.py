@@ -1,16 +1,18 @@
-"""Sections of params.yaml shared by the studies that train vision Transformers: images and training recipe."""
+"""Sections and checks of params.yaml shared by the studies that train image networks: images and training recipes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from relearn.data.facts import CLASSES, MOST_FOR_TRAINING, SIDE, images_for_testing
-from relearn.params.conflicts import Conflict, at_most, check
+from relearn.params.conflicts import Conflict, Key, at_most, check
 from relearn.params.types import (
     Batch,
+    BatchSize,
     EpochCount,
     Gpus,
     NotNegative,
@@ -50,17 +52,7 @@ class VisionImages(Section):
         if self.dataset != "imagenet" and not 2 <= found <= most:
             yield "train_per_class", f"found {found}, allowed: 2 to {most} images per class of {self.dataset}"
 
-    def patch_conflicts(self, size: int) -> Iterator[Conflict]:
-        """The patch size must divide the side of the images; the key is ``network.patch_size``."""
-        side = self.side
-        if side % size:
-            fit = ", ".join(str(n) for n in range(1, side + 1) if side % n == 0)
-            yield (
-                "network.patch_size",
-                f"found {size}, allowed: what divides the images' side of {side}: {fit}",
-            )
-
-    def batch_conflicts(self, sizes: Mapping[str, int]) -> Iterator[Conflict]:
+    def batch_conflicts(self, sizes: Mapping[str | Key, int]) -> Iterator[Conflict]:
         """Each batch size (by key) is at most the number of training images."""
         images = CLASSES * self.train_per_class
         for key, size in sizes.items():
@@ -73,6 +65,48 @@ class VisionImages(Section):
         for key, found in wanted.items():
             if found > most:
                 yield key, f"found {found}, allowed: at most the {most} test images of {self.dataset}"
+
+
+@check
+def patches(self: Any) -> Iterator[Conflict]:
+    """``network.patch_size`` must divide the side of the section's ``images``."""
+    size, side = self.network.patch_size, self.images.side
+    if side % size:
+        fit = ", ".join(str(n) for n in range(1, side + 1) if side % n == 0)
+        yield "network.patch_size", f"found {size}, allowed: what divides the images' side of {side}: {fit}"
+
+
+def batches(*keys: str) -> Callable[[Any], Iterator[Conflict]]:
+    """A check that each of these batch sizes is at most the number of training images of the section's ``images``."""
+
+    @check
+    def compare(self: Any) -> Iterator[Conflict]:
+        yield from self.images.batch_conflicts({key: attrgetter(key)(self) for key in keys})
+
+    return compare
+
+
+def test_images(*keys: str) -> Callable[[Any], Iterator[Conflict]]:
+    """A check that each of these numbers is at most that of the test images of the section's ``images``."""
+
+    @check
+    def compare(self: Any) -> Iterator[Conflict]:
+        yield from self.images.test_conflicts({key: attrgetter(key)(self) for key in keys})
+
+    return compare
+
+
+class Sgd(Section):
+    """SGD training of a convolutional network."""
+
+    epochs: EpochCount
+    batch_size: BatchSize
+    lr: Positive
+    momentum: Share
+    weight_decay: NotNegative
+    schedule: Literal["cosine", "step"]
+    crop_padding: Padding
+    flip: bool
 
 
 class Epochs(Section):

@@ -108,7 +108,7 @@ class Artefact:
     of the column of row titles. ``sweeps`` are the published values of further labels that a row sweeps over.
     ``stated`` are published values that a figure draws as lines, each with its text.
 
-    Layout ``members``: a cell is aggregated over the members. Layout ``grid``: a cell holds the runs selected by one row
+    Layout ``members``: a cell is aggregated over the members. Layout ``grid``, the default: a cell holds the runs selected by one row
     and one column, aggregated over seeds; its columns are groups (networks) times measures.
 
     ``aggregate`` mean: of the members, with the standard deviation; in a grid with the standard error of the mean.
@@ -116,12 +116,10 @@ class Artefact:
     """
 
     id: str
-    paper: str
     study: str
     kind: str
     title: str
     caption: str
-    category: str
     where: tuple[Where, ...]
     over: str
     members: tuple[str, ...]
@@ -136,7 +134,7 @@ class Artefact:
     addition: bool = False
     head: str = "Defence"
     expand: Mapping[str, Any] = field(default_factory=dict)
-    layout: str = "members"
+    layout: str = "grid"
     aggregate: str = "mean"
 
     @property
@@ -187,31 +185,36 @@ def load(folders: Mapping[str, Path]) -> dict[str, Artefact]:
     """
     found = {}
     for study, folder in folders.items():
-        for path in (folder / "figures.yaml", folder / "tables.yaml"):
+        for kind in ("figure", "table"):
+            path = folder / f"{kind}s.yaml"
             definitions = yaml_file.read(path) if path.is_file() else {}
             for name, values in definitions.items():
                 if not name.startswith(ANCHORS):
-                    found[name] = _artefact(path, name, {**values, "study": study}, folders)
+                    found[name] = _artefact(path, name, values, study, kind, folders)
     return found
 
 
-def _artefact(path: Path, name: str, raw: Mapping[str, Any], folders: Mapping[str, Path]) -> Artefact:
+def _artefact(
+    path: Path, name: str, raw: Mapping[str, Any], study: str, kind: str, folders: Mapping[str, Path]
+) -> Artefact:
     values = dict(raw)
     try:
         crossed = "groups" in values
         columns = grid_columns(values) if crossed else tuple(Column(**one) for one in values.pop("columns"))
         rows = tuple(_row(row, columns) for row in values.pop("rows"))
-        grid = values.get("layout") == "grid"
+        grid = values.get("layout", "grid") == "grid"
         over = values.pop("over", {"label": "seed", "members": []}) if grid else values.pop("over")
         artefact = Artefact(
             id=name,
+            study=study,
+            kind=kind,
             where=tuple(values.pop("where")),
             over=over["label"],
             members=tuple(over["members"]),
             rows=rows,
             columns=columns,
             published={
-                label: _source({"study": values["study"], **source}, folders)
+                label: _source({"study": study, **source}, folders)
                 for label, source in (values.pop("published", None) or {}).items()
             },
             sweeps={label: tuple(swept) for label, swept in values.pop("sweeps", {}).items()},

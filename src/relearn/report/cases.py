@@ -9,7 +9,7 @@ from typing import Any
 
 from relearn.report.comparisons import Exact
 from relearn.report.quantities import Evidence
-from relearn.report.runs import select
+from relearn.report.runs import folders, having, select
 
 Row = Mapping[str, Any]
 
@@ -65,9 +65,11 @@ def counter_example(row: Row) -> bool:
 
 def cases(evidence: Evidence, protocol: str) -> Cases:
     """All rows of this protocol; none if it was not run."""
-    runs = [
-        run
-        for run in select(evidence.runs, {"step": "check_theorems", "protocol": protocol})
-        if run.has("cases.csv")
-    ]
-    return Cases([row for run in runs for row in run.rows("cases.csv")], tuple(run.folder for run in runs))
+    runs = having(select(evidence.runs, {"step": "check_theorems", "protocol": protocol}), "cases.csv")
+    return Cases([row for run in runs for row in run.rows("cases.csv")], folders(runs))
+
+
+def number(value: Any) -> float:
+    """A number of a case; infinite if it is missing or not finite."""
+    found = math.inf if value is None else float(value)
+    return found if math.isfinite(found) else math.inf

@@ -20,6 +20,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import variance
 from typing import Any
 
 from relearn.report import claims_file
@@ -263,7 +264,7 @@ def _welch(was: list[float], now: list[float]) -> Interval | None:
     """Welch's interval for a difference of two means over different members, with Welch-Satterthwaite degrees of freedom."""
     from scipy import stats
 
-    sides = [(sum(one) / len(one), _variance(one) / len(one), len(one)) for one in (was, now)]
+    sides = [(sum(one) / len(one), variance(one) / len(one), len(one)) for one in (was, now)]
     total = sum(error for _, error, _ in sides)
     centre = sides[1][0] - sides[0][0]
     if total == 0:
@@ -273,11 +274,6 @@ def _welch(was: list[float], now: list[float]) -> Interval | None:
     )  # shares, so no square underflows
     half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(total)
     return Interval(centre, centre - half, centre + half)
-
-
-def _variance(values: list[float]) -> float:
-    mean = sum(values) / len(values)
-    return sum((one - mean) ** 2 for one in values) / (len(values) - 1)
 
 
 def _recovered(old: Line, new: Line) -> Interval | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from relearn.report.claims import Claim
+from relearn.report.cost import total
 from relearn.report.runs import Run
 
 ROOT = "runs/"  # every run folder, relative to the results root, begins with this
@@ -36,20 +37,10 @@ class Ancestry:
                     yield f"{ROOT}{tail.rpartition('/')[0]}"
 
 
-def cpu_s(runs: Iterable[Run]) -> float:
-    """Total CPU seconds of the runs."""
-    return sum(float(run.record["cost"].get("cpu_s") or 0.0) for run in runs)
-
-
-def device_s(runs: Iterable[Run]) -> float:
-    """Total accelerator seconds of the runs; 0 if none was used."""
-    return sum(float(run.record["cost"].get("device_s") or 0.0) for run in runs)
-
-
 def cost_of_claim(claim: Claim, ancestry: Ancestry) -> dict[str, float]:
     """CPU and device seconds, and the number of runs, behind a claim."""
     runs = ancestry.with_ancestors(claim.runs)
-    return {"runs": len(runs), "cpu_s": round(cpu_s(runs), 3), "device_s": round(device_s(runs), 3)}
+    return {"runs": len(runs), **{name: round(total(runs, name), 3) for name in ("cpu_s", "device_s")}}
 
 
 def per_unit(unit: str, have: int, runs: Sequence[Run]) -> tuple[float, str]:
@@ -61,10 +52,10 @@ def per_unit(unit: str, have: int, runs: Sequence[Run]) -> tuple[float, str]:
     """
     if unit == "targets":
         attacked = [run for run in runs if _names_targets(run)]
-        return cpu_s(attacked) / max(have, 1), "per target: crafting, filters and fine-tuning"
+        return total(attacked, "cpu_s") / max(have, 1), "per target: crafting, filters and fine-tuning"
     if unit == "samples":
-        return cpu_s(runs), "all runs again, because they read the test set"
-    return cpu_s(runs) / max(have, 1), "per seed: its runs and their inputs"
+        return total(runs, "cpu_s"), "all runs again, because they read the test set"
+    return total(runs, "cpu_s") / max(have, 1), "per seed: its runs and their inputs"
 
 
 def _names_targets(run: Run) -> bool:

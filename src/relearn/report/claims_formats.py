@@ -14,7 +14,8 @@ from relearn.report.comparisons import Comparison, Exact
 from relearn.report.layout import PIPELINE
 from relearn.report.statistics import Interval
 from relearn.report.table_formats import pipes
-from relearn.report.verdicts import CODES, Within
+from relearn.report.verdicts import Within
+from relearn.report.views.names import plural
 
 SHOWN = {"bleu": "BLEU", "nats": "nats", "bits": "bits per character"}  # units shown after an effect
 
@@ -93,10 +94,10 @@ def numbers(claim: Claim) -> str:
     """``20 targets x 4 victims, 1 seed``; with the number of pairs if attacks on some of them do not count."""
     count = claim.count()
     if "cases" in count:
-        return f"{count['cases']} case" + ("s" if count["cases"] > 1 else "")
+        return plural(count["cases"], "case")
     if not count:
         return ""
-    seeds = f"{count['seeds']} seed" + ("s" if count["seeds"] > 1 else "")
+    seeds = plural(count["seeds"], "seed")
     if "networks" in count:
         return seeds + (f", {count['networks']} networks" if count["networks"] > 1 else "")
     return f"{pairs(count)}, {seeds}"
@@ -189,7 +190,7 @@ def _details(claim: Claim, link: Callable[[str], str], why: Sequence[str]) -> li
         lines += [f"  - {note}" for note in part.notes]
     lines += [f"- {line}" for line in claim.beside[1:]]
     if claim.runs:
-        lines += ["", f"<details><summary>{len(claim.runs)} run{'s' * (len(claim.runs) != 1)}</summary>", ""]
+        lines += ["", f"<details><summary>{plural(len(claim.runs), 'run')}</summary>", ""]
         linked = [run for run in claim.runs if link(run)]
         lines += [f"- [{run}]({link(run)})" for run in linked]
         lines += [f"- `{run}`" for run in folded(run for run in claim.runs if run not in linked)]
@@ -236,7 +237,6 @@ def _to_dict(claim: Claim) -> dict[str, Any]:
     return {
         **named,
         "verdict": claim.verdict,
-        "verdict_code": CODES[claim.verdict],
         "numbers_say": claim.numbers_say,
         "provisional": claim.provisional,
         "apart": claim.apart,

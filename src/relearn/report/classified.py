@@ -12,7 +12,7 @@ from dataclasses import replace
 from relearn.report.artefacts import Where
 from relearn.report.comparisons import Comparison
 from relearn.report.quantities import Evidence
-from relearn.report.runs import Run, select
+from relearn.report.runs import Run, folders, select
 from relearn.report.seeds import Sample, level, mean, sample
 from relearn.report.verdicts import Above, too_few
 
@@ -60,7 +60,7 @@ def ended(evidence: Evidence, name: str, where: Where, good: Callable[[str], boo
     """By seed, the share of runs with a good outcome."""
     ends = outcomes(evidence, where)
     shares = {seed: sum(map(good, words)) / len(words) for seed, words in ends.items()}
-    return Sample(name, shares, tuple(run.folder for run in trainings(evidence, where)))
+    return Sample(name, shares, folders(trainings(evidence, where)))
 
 
 def all_end(
@@ -75,16 +75,21 @@ def summary(evidence: Evidence, name: str, where: Where, seeds: Collection[int] 
     """``rezero: 11.2%; 1 of 3 diverged, 1 of 3 not converged``; of the given seeds, where a comparison has only some."""
     there = outcomes(evidence, where)
     ends = [word for seed, words in there.items() if seeds is None or seed in seeds for word in words]
-    lost = [
-        f"{ends.count(word)} of {len(ends)} {word.replace('_', ' ')}"
-        for word in ("diverged", "not_converged")
-        if word in ends
-    ]
     step = where.get("step", STEP)
     one = sample(evidence, f"{step}.acc_frac", where, network=name, lost="accbest_frac")
     values = {seed: value for seed, value in one.values.items() if seeds is None or seed in seeds}
     number = [f"{100 * mean(replace(one, values=values)):.1f}%"] if values else []
-    return f"{name}: {'; '.join(number + ([', '.join(lost)] if lost else []))}"
+    return f"{name}: {'; '.join([*number, *lost(ends)])}"
+
+
+def lost(ends: Sequence[str]) -> list[str]:
+    """``1 of 3 diverged, 1 of 3 not converged`` of these outcomes; empty if none is either."""
+    words = [
+        f"{ends.count(word)} of {len(ends)} {word.replace('_', ' ')}"
+        for word in ("diverged", "not_converged")
+        if word in ends
+    ]
+    return [", ".join(words)] if words else []
 
 
 def lacks(comparison: Comparison, evidence: Evidence, variants: Mapping[str, Where]) -> list[str]:
@@ -109,12 +114,8 @@ def lacks(comparison: Comparison, evidence: Evidence, variants: Mapping[str, Whe
         if "ok" in words
     }
     if idle := sorted(seeds - learned):
-        reasons.append(f"{_join(list(variants))} at chance level, {_of_seeds(idle)}")
+        reasons.append(f"{' and '.join(variants)} at chance level, {_of_seeds(idle)}")
     return reasons
-
-
-def _join(names: Sequence[str]) -> str:
-    return " and ".join(names)
 
 
 def _of_seeds(seeds: Collection[int]) -> str:

@@ -8,7 +8,7 @@ note gives the interval with victims resampled as well.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import fmean
 
 from relearn.report.quantities import Key, Trial
@@ -123,14 +123,23 @@ class Finding:
 
     parts: Sequence[Comparison | Exact] = ()
     missing: Sequence[str] = ()
-    notes: Sequence[str] = field(default_factory=tuple)
 
 
-def finding(parts: Mapping[str, Comparison | None]) -> Finding:
-    """The comparisons that could be made, and the names of those that could not."""
+def finding(
+    parts: Mapping[str, Comparison | None],
+    beside: Iterable[Comparison | None] = (),
+    missing: Sequence[str] = (),
+) -> Finding:
+    """The comparisons that could be made, and the names of those that could not.
+
+    Args:
+        parts: by name.
+        beside: shown after them; nothing is missing where one could not be made.
+        missing: further parts of the claim that no run covers.
+    """
     return Finding(
-        [part for part in parts.values() if part],
-        [f"no runs for {name}" for name, part in parts.items() if part is None],
+        [part for part in (*parts.values(), *beside) if part],
+        [*(f"no runs for {name}" for name, part in parts.items() if part is None), *missing],
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from relearn.report.runs import Run
+from relearn.report.views.names import plural
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,12 @@ def per_step(runs: Sequence[Run]) -> list[StepCost]:
 
 def _cost(step: str, group: Sequence[Run]) -> StepCost:
     peaks = (float(run.record["cost"].get("peak_memory_bytes") or 0.0) for run in group)
-    sums = (_sum(group, "wall_s"), _sum(group, "cpu_s"), _sum(group, "device_s"))
-    return StepCost(step, len(group), *sums, max(peaks, default=0.0))
+    wall_s, cpu_s, device_s = (total(group, name) for name in ("wall_s", "cpu_s", "device_s"))
+    return StepCost(step, len(group), wall_s, cpu_s, device_s, max(peaks, default=0.0))
 
 
-def _sum(runs: Sequence[Run], name: str) -> float:
+def total(runs: Iterable[Run], name: str) -> float:
+    """The sum of a cost, such as ``cpu_s``, over the runs."""
     return sum(float(run.record["cost"].get(name) or 0.0) for run in runs)
 
 
@@ -62,7 +64,7 @@ def machines(runs: Sequence[Run]) -> list[str]:
     for run in runs:
         counts[run.machine] = counts.get(run.machine, 0) + 1
     ranked = sorted(counts, key=lambda text: (-counts[text], text))
-    return [f"{text}: {counts[text]} run" + "s" * (counts[text] > 1) for text in ranked]
+    return [f"{text}: {plural(counts[text], 'run')}" for text in ranked]
 
 
 def last_day(runs: Sequence[Run]) -> str:

@@ -14,7 +14,7 @@ from relearn.report.published import Value
 from relearn.report.table import Cell
 
 LACKING = {"not_run": "not run", "diverged": "diverged", "not_applicable": "n/a", "no_value": "no value"}
-NO_NUMBER = "-"
+NO_NUMBER = "-"  # the source prints no number here
 #: factor and decimals by unit; None: three significant digits
 FORMS: dict[str, tuple[float, int | None]] = {
     "fraction": (100.0, 1),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-BESIDE = ("Paper", "Published code", "Deviation")  # columns kept together with the column before them
+BESIDE = ("Paper", "Published code", "Deviation")  # columns that belong to the column before them
 LABELS = ("Measure",)  # a second column that names the row
 TEXT = 345.0  # text width in points, of the class article at 10 points
 LETTER, GAP, NAMES = (

@@ -15,12 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from relearn.report import claim_cost, claims_formats
+from relearn.report import claim_cost, claims_formats, cost
 from relearn.report.artefacts import Where
 from relearn.report.quantities import Evidence, Key, Trial
 from relearn.report.runs import Run
 from relearn.report.statistics import Interval, clustered_mean, student_mean
 from relearn.report.table_formats import pipes
+from relearn.report.views.names import plural
 
 FIELDS = (
     *("study", "board", "scale", "cell", "rank", "method", "value", "low", "high", "unit"),
@@ -106,7 +107,7 @@ def rows(board: Board, study: str, scale: str, runs: Sequence[Run]) -> list[Row]
                     *(study, board.title, scale, cell, method),
                     *(_interval(trials, board.bounds), _over(trials)),
                     missing=len(wanted - {trial.key for trial in trials}),
-                    cpu_h=claim_cost.cpu_s(ancestry.with_ancestors(own)) / 3600,
+                    cpu_h=cost.total(ancestry.with_ancestors(own), "cpu_s") / 3600,
                     protocol=_protocol(board, folders[own[0]]),
                     runs=tuple(own),
                 )
@@ -147,8 +148,8 @@ def _over(trials: Sequence[Trial]) -> str:
     keys: set[Key] = {trial.key for trial in trials}
     targets, victims = {key[2] for key in keys}, {key[0] for key in keys}
     if len(targets) > 1:
-        return f"{len(targets)} targets x {len(victims)} victim{'s' * (len(victims) > 1)}"
-    return f"{len(keys)} seed{'s' * (len(keys) > 1)}"
+        return f"{len(targets)} targets x {plural(len(victims), 'victim')}"
+    return plural(len(keys), "seed")
 
 
 def _protocol(board: Board, run: Run) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from relearn.report.changed_settings import flat
 from relearn.report.runs import Run
+from relearn.report.views.names import plural
 
 Planned = Callable[[str], Mapping[str, Any] | None]
 """Maps the folder of a run, relative to the results root, to its planned settings; None if it is not planned."""
@@ -37,7 +38,7 @@ def lines(runs: Iterable[Run], planned: Planned) -> list[str]:
             settings = [line for line, _ in sorted(changed[step].items(), key=lambda one: (-one[1], one[0]))]
             shown = "; ".join(settings[:MOST])
             more = f" and {len(settings) - MOST} more" if len(settings) > MOST else ""
-            which = f"{count} of {many[step]} run{'s' * (many[step] != 1)} of {step}"
+            which = f"{count} of {plural(many[step], 'run')} of {step}"
             were = "was" if count == 1 else "were"
             found.append(f"{which} {were} made with other settings than planned now: {shown}{more}")
     return found

@@ -159,7 +159,7 @@ def environment() -> Any:
     )
     made.filters.update(
         formulas=formulas.markup,
-        words=names.words,
+        words=verdict_words.label,
         hours=cost.hours,
         label=names.label,
         mebibytes=cost.mebibytes,

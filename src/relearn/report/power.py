@@ -26,7 +26,7 @@ MEDIAN = math.pi / 2
 """Variance of a median of normal values relative to that of their mean, for many of them."""
 
 
-def of_mean(n: float, distance: float, sd: float, confidence: float = CONFIDENCE) -> float:
+def of_mean(n: float, distance: float, sd: float) -> float:
     """Power of Student's interval over n paired values to exclude the bound.
 
     Args:
@@ -36,11 +36,11 @@ def of_mean(n: float, distance: float, sd: float, confidence: float = CONFIDENCE
     """
     from scipy import stats
 
-    critical = stats.t.ppf(0.5 + confidence / 2, n - 1)
+    critical = stats.t.ppf(0.5 + CONFIDENCE / 2, n - 1)
     return float(stats.nct.sf(critical, n - 1, distance * math.sqrt(n) / sd))
 
 
-def of_equivalence(n: float, margin: float, sd: float, confidence: float = CONFIDENCE) -> float:
+def of_equivalence(n: float, margin: float, sd: float) -> float:
     r"""Probability that the whole interval is inside :math:`\pm` margin around the true effect.
 
     .. math:: \int P(|\bar x| + t\, s/\sqrt n \le m \mid s)\, p(s)\, ds
@@ -48,7 +48,7 @@ def of_equivalence(n: float, margin: float, sd: float, confidence: float = CONFI
     from scipy import integrate, stats
 
     freedom = n - 1
-    critical = float(stats.t.ppf(0.5 + confidence / 2, freedom))
+    critical = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom))
     error = sd / math.sqrt(n)
 
     def inside(chi_square: float) -> float:
@@ -66,29 +66,29 @@ def of_equivalence(n: float, margin: float, sd: float, confidence: float = CONFI
     return float(integrate.quad(inside, 0.0, top, points=points or None, limit=200)[0])
 
 
-def of_shares(n: np.ndarray, share: float, bound: float, confidence: float = CONFIDENCE) -> np.ndarray:
+def of_shares(n: np.ndarray, share: float, bound: float) -> np.ndarray:
     """Power of the Clopper-Pearson interval to exclude a bound other than the true share, for each number of trials."""
     from scipy import stats
 
     if share < bound:
         share, bound = 1 - share, 1 - bound
-    # fewest successes whose lower end reaches the bound: P(X >= k | bound) <= half of (1 - confidence)
-    fewest = stats.binom.isf((1 - confidence) / 2, n, bound) + 1
+    # fewest successes whose lower end reaches the bound: P(X >= k | bound) <= half of (1 - CONFIDENCE)
+    fewest = stats.binom.isf((1 - CONFIDENCE) / 2, n, bound) + 1
     return np.asarray(stats.binom.sf(fewest - 1, n, share))
 
 
-def units_for_mean(distance: float, sd: float, power: float = POWER) -> int | None:
-    """Fewest values (at least 2) with this power for a mean; None beyond MOST or if the distance is not above 0."""
-    return _fewest(lambda n: of_mean(n, distance, sd), power) if distance > 0 else None
+def units_for_mean(distance: float, sd: float) -> int | None:
+    """Fewest values (at least 2) with the power :data:`POWER` for a mean; None beyond MOST or if the distance is not above 0."""
+    return _fewest(lambda n: of_mean(n, distance, sd)) if distance > 0 else None
 
 
-def units_for_equivalence(margin: float, sd: float, power: float = POWER) -> int | None:
-    """Fewest values with this power for equivalence; None beyond MOST or if the margin is not above 0."""
-    return _fewest(lambda n: of_equivalence(n, margin, sd), power) if margin > 0 else None
+def units_for_equivalence(margin: float, sd: float) -> int | None:
+    """Fewest values with the power :data:`POWER` for equivalence; None beyond MOST or if the margin is not above 0."""
+    return _fewest(lambda n: of_equivalence(n, margin, sd)) if margin > 0 else None
 
 
-def trials_for_share(share: float, bound: float, power: float = POWER, most: int = 100_000) -> int | None:
-    """Fewest trials from which on the power for a share stays at or above this value; None beyond ``most``.
+def trials_for_share(share: float, bound: float, most: int = 100_000) -> int | None:
+    """Fewest trials from which on the power for a share stays at or above :data:`POWER`; None beyond ``most``.
 
     Counts are whole, so power rises in a saw-tooth; every n from the answer up to at least twice the answer has this power.
     """
@@ -97,7 +97,7 @@ def trials_for_share(share: float, bound: float, power: float = POWER, most: int
     top = 64
     while top <= most:
         counts = np.arange(2, top + 1)
-        short = counts[of_shares(counts, share, bound) < power]
+        short = counts[of_shares(counts, share, bound) < POWER]
         last = int(short[-1]) if len(short) else 1
         if last < top // 2:
             return last + 1
@@ -111,15 +111,15 @@ def units_without_exception(share: float, bound: float) -> int:
     return math.ceil(math.log((1 - CONFIDENCE) / 2) / math.log(agree))
 
 
-def _fewest(power_at: Callable[[int], float], wanted: float) -> int | None:
-    """Smallest n from 2 with this power, by doubling and bisection; assumes that power grows with n."""
+def _fewest(power_at: Callable[[int], float]) -> int | None:
+    """Smallest n from 2 with the power :data:`POWER`, by doubling and bisection; assumes that power grows with n."""
     high = 2
-    while power_at(high) < wanted:
+    while power_at(high) < POWER:
         high *= 2
         if high > MOST:
             return None
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if power_at(middle) >= wanted else (middle, high)
+        low, high = (low, middle) if power_at(middle) >= POWER else (middle, high)
     return max(2, high)

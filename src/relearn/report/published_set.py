@@ -25,6 +25,7 @@ from relearn.report import cost
 from relearn.report.claims import Claim, tally
 from relearn.report.figures import drawn
 from relearn.report.runs import Run
+from relearn.report.views.names import plural
 from relearn.runs import parquet_file, tidy_csv
 from relearn.runs.run_store import Store
 
@@ -108,7 +109,7 @@ def mixture(runs: Sequence[Run]) -> str:
     counts = Counter(cost.version(run) for run in runs).most_common()
     changed = sum(run.record["code"]["dirty"] is not False for run in runs)
     listed = ", ".join(f"{count} of {name}" for name, count in counts)
-    several = f"{len(counts)} commit{'s' * (len(counts) > 1)} among {len(runs)} records"
+    several = f"{plural(len(counts), 'commit')} among {len(runs)} records"
     return f"{several}, {changed} of a working tree with changes (+): {listed}"
 
 
@@ -165,7 +166,7 @@ def _facts(scale: str, runs: Sequence[Run], parts: Mapping[str, str]) -> list[st
 def _origin(runs: Sequence[Run], parts: str | None = None) -> str:
     """Number of runs, first and last day, CPU cost, and the code that made them."""
     days = sorted(str(run.record["cost"]["ended"])[:10] for run in runs)
-    seconds = sum(float(run.record["cost"].get("cpu_s") or 0.0) for run in runs)
+    seconds = cost.total(runs, "cpu_s")
     if one_clean_commit(runs):
         code = f"The clean commit {cost.version(runs[0])}"
     elif parts and clean(runs):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from relearn.report.artefacts import Where, matches
+from relearn.report.views.names import plural
 from relearn.runs import record_file
 from relearn.runs.run_store import Store, is_store
 
@@ -69,7 +70,7 @@ class Run:
         """``<processor or device> (<kind of device>, <precision>, 2 threads)``."""
         machine = self.record["machine"]
         name = machine.get("device_name") or machine.get("cpu") or "unnamed"
-        threads = f"{machine['threads']} thread" + ("s" if machine["threads"] != 1 else "")
+        threads = plural(machine["threads"], "thread")
         return f"{name} ({machine['device']}, {machine['precision']}, {threads})"
 
     @cached_property
@@ -120,3 +121,13 @@ def load(root: str | Path, scale: str) -> tuple[list[Run], list[str]]:
 def select(runs: Iterable[Run], *filters: Where) -> list[Run]:
     """The runs that match all filters."""
     return [run for run in runs if all(run.matches(where) for where in filters)]
+
+
+def having(runs: Iterable[Run], file: str) -> list[Run]:
+    """The runs that have this file."""
+    return [run for run in runs if run.has(file)]
+
+
+def folders(runs: Iterable[Run]) -> tuple[str, ...]:
+    """The folder of each run."""
+    return tuple(run.folder for run in runs)

@@ -19,6 +19,7 @@ from relearn.report import claims_file
 from relearn.report import verdict_words as words
 from relearn.report.claims_formats import CHECKED, cases_hold, pairs
 from relearn.report.table_formats import pipes
+from relearn.report.views.names import plural
 
 SCALES = ("mini", "small", "medium", "paper")
 FIELDS = (
@@ -201,7 +202,7 @@ def _count(count: Mapping[str, int]) -> str:
         return pairs(count)
     for unit in ("seed", "case"):
         if (n := count.get(f"{unit}s")) is not None:
-            return f"{n} {unit}" + "s" * (n != 1)
+            return plural(n, unit)
     return ""
 
 
@@ -272,7 +273,7 @@ def named(board: Sequence[Row], scale: str) -> str:
     old = [row.cells[scale] for row in board if row.kind != "check" and scale in row.cells]
     old = [cell for cell in old if cell.version and cell.verdict != "not_run"]
     versions = ", ".join(sorted({cell.version for cell in old}))
-    verdicts = f"{len(old)} verdict" + "s" * (len(old) > 1)
+    verdicts = plural(len(old), "verdict")
     return f"{scale} ({verdicts} from version {versions})" if old else scale
 
 

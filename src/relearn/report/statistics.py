@@ -170,7 +170,7 @@ def student_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Int
     return Interval(mean, mean - half, mean + half, freedom)
 
 
-def student_mean_of_table(table: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Interval:
+def student_mean_of_table(table: Sequence[Sequence[float]]) -> Interval:
     r"""Mean of a complete table of n seeds (rows) by m samples (columns), both of which are drawn.
 
     The half-width is :math:`t_\nu \sqrt{A + B}`, where A is the variance of the row means over n and B the variance of the
@@ -187,13 +187,13 @@ def student_mean_of_table(table: Sequence[Sequence[float]], confidence: float = 
     values = np.asarray(table, dtype=float)
     columns = values.mean(axis=0)
     if len(values) == 1 or np.ptp(values.mean(axis=1)) <= 1e-12:
-        return student_mean(list(columns), confidence)
+        return student_mean(list(columns))
     mean = float(values.mean())
     if values.shape[1] == 1:
         return Interval(mean, -math.inf, math.inf)
     parts = [one.var(ddof=1) / len(one) for one in (values.mean(axis=1), columns)]
     freedom = sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, values.shape))
-    half = t_quantile(0.5 + confidence / 2, freedom) * math.sqrt(sum(parts))
+    half = t_quantile(0.5 + CONFIDENCE / 2, freedom) * math.sqrt(sum(parts))
     return Interval(mean, mean - half, mean + half, freedom)
 
 
@@ -250,12 +250,7 @@ def clustered_mean(
     return Interval(estimate, min(float(low), estimate), max(float(high), estimate), groups - 1)
 
 
-def crossed_mean(
-    values: Sequence[float],
-    rows: Sequence[Hashable],
-    columns: Sequence[Hashable],
-    resamples: int = RESAMPLES,
-) -> Interval:
+def crossed_mean(values: Sequence[float], rows: Sequence[Hashable], columns: Sequence[Hashable]) -> Interval:
     """Mean of ``values`` over trials that are pairs of two factors (targets and victims), both of which are resampled.
 
     The bootstrap draws the members of each factor independently with replacement, and the weight of a trial is the product
@@ -266,7 +261,7 @@ def crossed_mean(
         ValueError: no trials, or lengths that differ.
     """
     array = np.asarray(values, dtype=float)
-    drawn = _crossed_means(array[:, None], rows, columns, resamples)[:, 0]
+    drawn = _crossed_means(array[:, None], rows, columns, RESAMPLES)[:, 0]
     few = min(len(set(rows)), len(set(columns)))
     estimate = float(array.mean())
     if few < 2:
@@ -306,11 +301,11 @@ def clustered_argmax(
     return first, np.bincount(best, minlength=sums.shape[1]) / len(means)
 
 
-def expanded_level(groups: int, confidence: float = CONFIDENCE) -> float:
+def expanded_level(groups: int) -> float:
     r"""The lower percentile level for G clusters: :math:`\Phi(\sqrt{G/(G-1)}\; t_{\alpha/2, G-1})`."""
     from scipy import special
 
-    quantile = t_quantile((1 - confidence) / 2, groups - 1)
+    quantile = t_quantile((1 - CONFIDENCE) / 2, groups - 1)
     return float(special.ndtr(math.sqrt(groups / (groups - 1)) * quantile))
 
 

@@ -12,13 +12,7 @@ from relearn.report.artefacts import Artefact, Column
 from relearn.report.statistics import wilson
 from relearn.report.table import Cell
 
-LACKING = {
-    "not_run": "not run",
-    "diverged": "diverged",
-    "not_applicable": "n/a",
-    "no_value": "no such attack",
-}
-NO_NUMBER = "-"  # the source prints no number here
+LACKING = {**grid.LACKING, "no_value": "no such attack"}
 LABELS = ("paper", "published code")
 FIELDS = (
     *("artefact", "row", "column", "unit", "direction", "status", "mean", "spread", "members_count"),
@@ -34,7 +28,7 @@ MEMBER_FIELDS = (
 def number(value: float | None, unit: str, signed: bool = False) -> str:
     """A number rounded for the report: shares in percent with one decimal, others with three decimals."""
     if value is None:
-        return NO_NUMBER
+        return grid.NO_NUMBER
     scale, form = (100, ".1f") if unit == "fraction" else (1, ".3f")
     form = f"+{form}" if signed else form
     text = format(scale * value, form)

@@ -28,9 +28,9 @@ DECIDED = ("reproduced", "contradicted")
 assert set(ORDER) < set(MEANINGS)
 
 
-def label(verdict: str) -> str:
-    """The verdict for display: ``not run`` for ``not_run``."""
-    return verdict.replace("_", " ")
+def label(name: str) -> str:
+    """A verdict or a claim for display: ``not run`` for ``not_run``."""
+    return name.replace("_", " ")
 
 
 def explanations(verdicts: Iterable[str] | None = None, provisional: bool = False) -> list[tuple[str, str]]:

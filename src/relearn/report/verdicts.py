@@ -25,21 +25,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from relearn.report.statistics import CONFIDENCE, Interval, clopper_pearson, t_quantile
+from relearn.report.views.names import plural
 
 #: from weak to strong; a claim about several comparisons gets its weakest verdict
 ORDER = ("contradicted", "inconclusive", "identical", "direction", "reproduced")
-VERDICTS = (*ORDER, "underpowered", "partial", "not_run")
-#: numeric codes for tools that only compare numbers
-CODES = {
-    "contradicted": -1,
-    "inconclusive": 0,
-    "identical": 0,
-    "direction": 1,
-    "reproduced": 2,
-    "partial": 1,
-    "underpowered": -2,
-    "not_run": -3,
-}
 
 MIN_TARGETS = 20
 MIN_VICTIMS = 4
@@ -173,7 +162,7 @@ def weakest(verdicts: Iterable[str]) -> str:
 
 def too_few(count: int, one: str, needed: int) -> list[str]:
     """The reason ``1 seed, needs 3`` if there are fewer than needed. ``relearn power`` reads it (`undecided.COUNTS`)."""
-    return [] if count >= needed else [f"{count} {one}{'s' * (count != 1)}, needs {needed}"]
+    return [] if count >= needed else [f"{plural(count, one)}, needs {needed}"]
 
 
 def shortcomings(

@@ -47,10 +47,9 @@ class Import:
 
 @dataclass(frozen=True)
 class Statement:
-    """One top-level statement: its dump, the names that it binds and reads, and its imports from the package."""
+    """One top-level statement: its dump, the names that it reads, and its imports from the package."""
 
     text: str
-    binds: tuple[str, ...]
     reads: frozenset[str]
     imports: tuple[Import, ...]
 
@@ -160,7 +159,7 @@ class _Reader:
         for local, several in tree.foreign.items():
             texts = [text for text in several if re.split("[. ]", text)[0] not in sys.stdlib_module_names]
             if local not in read and texts:  # imported for its side effects, or for re-export
-                tree.effects.append(Statement("\n".join(texts), (), frozenset(), ()))
+                tree.effects.append(Statement("\n".join(texts), frozenset(), ()))
         return tree
 
     def bind(self, node: ast.Import | ast.ImportFrom, tree: Tree) -> None:
@@ -180,7 +179,7 @@ class _Reader:
         imports: list[Import] = []
         self.write(node, text, reads, imports)
         binds = _targets(node)
-        statement = Statement("".join(text), tuple(binds or ()), frozenset(reads), tuple(imports))
+        statement = Statement("".join(text), frozenset(reads), tuple(imports))
         if binds is None or "__getattr__" in binds or not self.only_defines(node):
             tree.effects.append(statement)
         else:

@@ -29,9 +29,9 @@ class Interrupted(SystemExit):
         return f"stopped by {self.signal}"
 
 
-def install_signal_handlers(grace_s: float = GRACE_S) -> None:
+def install_signal_handlers() -> None:
     """Turn SIGINT, SIGTERM and SIGUSR1 into `Interrupted` at the next safe point, at the latest after
-    `grace_s` seconds.
+    :data:`GRACE_S` seconds.
 
     Raises ValueError outside the main thread (Python delivers signals to the main thread only).
     """
@@ -52,7 +52,7 @@ def install_signal_handlers(grace_s: float = GRACE_S) -> None:
         )  # set before the line is printed: its reader may signal again
         if first:
             sys.stderr.write(f"{signal.Signals(number).name}: stopping at the next safe point\n")
-            signal.setitimer(signal.ITIMER_REAL, grace_s)
+            signal.setitimer(signal.ITIMER_REAL, GRACE_S)
 
     def force(number: int, frame: FrameType | None) -> None:
         check()

@@ -1,6 +1,7 @@
 """The claims of zhu2022, chapter 3: each predicate reproduced, contradicted, missing and underpowered; medians over seeds."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from relearn.report.verdicts import Above
 from relearn.studies.freelb.claims import PREDICATES, medians
 
 from ...report import conftest as report
-from ...report.conftest import FOLDERS, evidence_of, part
+from ...report.conftest import FOLDERS, part
 from . import fake_records as pretend
 
 OURS = {"freelb": claims.load(FOLDERS)["freelb"]}
@@ -21,9 +22,7 @@ TRAINED = {"freelb_beats_pgd", "mask_reuse", "yopo_not_better", "smallest_max_in
 SEEDS = (0, 1, 2)
 
 
-def judged(root, name=None):
-    found = report.judged(OURS, evidence_of(root))
-    return found[name] if name else found
+judged = partial(report.judged, OURS)
 
 
 def test_every_claim_has_a_predicate():

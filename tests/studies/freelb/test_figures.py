@@ -4,10 +4,11 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from relearn.report import coverage, figures
+from relearn.report import coverage
 from relearn.studies.freelb.figures import clean_robust
 
-from ...report.conftest import RENDERERS, chapter, evidence_of
+from ...report.conftest import chapter, evidence_of
+from ...report.drawn import rendered
 from . import fake_records as pretend
 
 FIGURE = chapter("freelb")["addition.freelb_trade"]
@@ -76,7 +77,7 @@ def test_a_panel_without_runs_is_left_out(tmp_path):
 
 
 def test_equal_records_give_equal_files_and_it_is_an_addition(whole, tmp_path):
-    both = [figures.render(FIGURE, whole, RENDERERS, tmp_path / folder) for folder in ("a", "b")]
+    both = [rendered(FIGURE, whole, tmp_path / folder) for folder in ("a", "b")]
     for one, other in zip(*both):
         assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 300
     found = coverage.cover(FIGURE, whole)

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,9 +23,7 @@ SEEDS = (0, 1, 2)
 GOOD = {"accbest_frac": 0.9, "accfinal_frac": 0.9}
 
 
-def judged(evidence, name=None):
-    found = report.judged({"gradinit": DEFINED["gradinit"]}, evidence)
-    return found[name] if name else found
+judged = partial(report.judged, {"gradinit": DEFINED["gradinit"]})
 
 
 def trained(root, network, start, metric, values, *, outcome="ok", **more):

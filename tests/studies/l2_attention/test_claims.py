@@ -1,6 +1,7 @@
 """Every claim of kim2020 is reached by records that deserve its verdict, by slopes and differences done by hand."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,9 +22,7 @@ BOUNDED = {"bound": 10.0}
 LENGTHS = (100, 300, 1000)
 
 
-def judged(evidence, name=None):
-    found = report.judged({"l2_attention": DEFINED["l2_attention"]}, evidence)
-    return found[name] if name else found
+judged = partial(report.judged, {"l2_attention": DEFINED["l2_attention"]})
 
 
 def test_every_claim_of_the_section_has_a_predicate_and_every_predicate_a_claim():

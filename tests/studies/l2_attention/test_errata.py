@@ -17,17 +17,14 @@ from torch import Tensor
 
 from relearn.maths.l2_bounds import growth
 
-seeds = st.integers(0, 10_000)
+from ..derivatives import jacobian, norm, normal, seeds
+
 ONE = torch.ones(1, 1, dtype=torch.float64)
 
 
 def inverse(y: float) -> float:
     """The c of c exp(c + 1) = y."""
     return float(brentq(lambda c: c * math.exp(c + 1) - y, 0, 50, xtol=1e-15)) if y else 0.0
-
-
-def normal(seed: int, *shape: int) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
 
 
 def probabilities(x: Tensor, wq: Tensor, wk: Tensor, s: float, mask: Tensor | None = None) -> Tensor:
@@ -41,14 +38,6 @@ def tied(x: Tensor, wq: Tensor, wv: Tensor, wo: Tensor, mask: Tensor | None = No
     s = math.sqrt(wv.shape[-1])
     heads = [probabilities(x, q, q, s, mask) @ x @ (q @ q.T / s) @ v for q, v in zip(wq, wv)]
     return torch.cat(heads, -1) @ wo
-
-
-def jacobian(f, x: Tensor) -> Tensor:
-    return torch.func.jacrev(f)(x).reshape(-1, x.numel())
-
-
-def norm(matrix: Tensor, p: float) -> float:
-    return float(torch.linalg.matrix_norm(matrix, ord=p))
 
 
 def bound_2(wq: Tensor, wv: Tensor, wo: Tensor, n: int, power: int) -> float:

@@ -1,6 +1,7 @@
 """The trained claims of qi2023 and touvron2021: each predicate reproduced, contradicted, missing and underpowered."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from relearn.studies.layer_scale.claims import PREDICATES, start
 
 from ...report import conftest as report
 from ...report import fake_vision as pretend
-from ...report.conftest import FOLDERS, SECTIONS, evidence_of, part
+from ...report.conftest import FOLDERS, SECTIONS, part
 
 ALL = claims.load(FOLDERS)
 TRAINED = {
@@ -23,9 +24,7 @@ SEEDS = (0, 1, 2)
 NOISE = (0.0, 0.03, 0.01)  # of a seed, the same in all variants
 
 
-def judged(root, name=None):
-    found = report.judged(TRAINED, evidence_of(root))
-    return found[name] if name else found
+judged = partial(report.judged, TRAINED)
 
 
 def ablation(root, seeds=SEEDS, **variants):

@@ -6,19 +6,15 @@ Errata whose numbers the tests of ``maths`` and ``measures`` have already are te
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-seeds = st.integers(0, 10_000)
+from ..derivatives import jacobian, norm, normal, seeds
+
 INF = math.inf
-
-
-def normal(seed: int, *shape: int) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
 
 
 def eye(n: int) -> Tensor:
@@ -27,14 +23,6 @@ def eye(n: int) -> Tensor:
 
 def zeros(*shape: int) -> Tensor:
     return torch.zeros(shape, dtype=torch.float64)
-
-
-def norm(matrix: Tensor, p: float = 2) -> float:
-    return float(torch.linalg.matrix_norm(matrix, ord=p))
-
-
-def jacobian(f, x: Tensor) -> Tensor:
-    return torch.func.jacrev(f)(x).reshape(-1, x.numel())
 
 
 def hat(u: Tensor, eps: float) -> Tensor:

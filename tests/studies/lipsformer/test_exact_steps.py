@@ -12,12 +12,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from relearn.measures.model_counts import COLUMNS, NETWORKS, PUBLISHED, RIVALS
 from relearn.models.timm_names import NAMES
-from relearn.report import coverage, figures, table, table_formats
+from relearn.report import coverage, table, table_formats
 from relearn.studies.lipsformer.figures import activations
 from relearn.studies.lipsformer.params import Network, Rival
 from relearn.studies.lipsformer.steps import count_params_flops as count
 
-from ...report.conftest import RENDERERS, chapter, evidence_of, values_of
+from ...report.conftest import chapter, evidence_of, values_of
+from ...report.drawn import rendered
 from ...steps.recorded import made_by, rows_of
 from . import fake_records as pretend
 
@@ -112,7 +113,7 @@ def test_it_is_drawn_without_runs_and_nothing_covers_anything(tmp_path):
 
 def test_equal_records_give_equal_files(tmp_path):
     known = examined(tmp_path / "runs")
-    both = [figures.render(FIGURE, known, RENDERERS, tmp_path / name) for name in "ab"]
+    both = [rendered(FIGURE, known, tmp_path / name) for name in "ab"]
     for one, other in zip(*both):
         assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 300
 

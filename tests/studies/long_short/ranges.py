@@ -387,6 +387,12 @@ RULES: list[Rule] = [
         named=PATCH,
     ),
     rule(f"{S}.train.batch_size", 1300, 1301),
+    rule(
+        f"{S}.train.own",
+        [{**RECIPE, "batch_size": 1300}],
+        [{**RECIPE, "batch_size": 1301}],
+        at="[0].batch_size",
+    ),
     rule(f"{S}.train.warmup_epochs", 3, 4, {f"{S}.train.epochs": 3}),
     *(rule(key, 497, 498) for key in (TESTED, LOOKED, WITHSTOOD)),
     rule(ATTACKED, 90, 91, {WITHSTOOD: 90}),

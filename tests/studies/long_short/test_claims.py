@@ -1,6 +1,7 @@
 """The study's claims: each predicate is reproduced, contradicted, missing and underpowered once."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from relearn.studies.long_short.claims import PREDICATES
 from relearn.studies.robustness.claims import PRINTED, SETS
 
 from ...report import conftest as report
-from ...report.conftest import FOLDERS, SECTIONS, evidence_of, part, values_of
+from ...report.conftest import FOLDERS, SECTIONS, part, values_of
 from . import fake_records as pretend
 
 ALL = claims.load(FOLDERS)
@@ -27,9 +28,7 @@ TRAINED = {
 SEEDS = (0, 1, 2)
 
 
-def judged(root, name=None):
-    found = report.judged(OURS, evidence_of(root))
-    return found[name] if name else found
+judged = partial(report.judged, OURS)
 
 
 def test_every_claim_has_a_predicate():

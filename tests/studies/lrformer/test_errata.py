@@ -6,27 +6,19 @@ Errata whose numbers the tests of ``maths`` and ``measures`` have already are te
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-seeds = st.integers(0, 10_000)
+from ..derivatives import norm, normal, seeds
+
 E1, E2 = torch.eye(2, dtype=torch.float64)[:, :1], torch.eye(2, dtype=torch.float64)[:, 1:]
-
-
-def normal(seed: int, *shape: int) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
 
 
 def rows(*rows: tuple[float, float]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
-
-
-def spectral(matrix: Tensor) -> float:
-    return float(torch.linalg.matrix_norm(matrix, ord=2))
 
 
 def scores(
@@ -51,7 +43,7 @@ def largest(f, x: Tensor, p: float = 2) -> float:
 
 def scale(wq: Tensor, wk: Tensor, alpha: float) -> float:
     """α (‖W_Q‖_2 + ‖W_K‖_2)²."""
-    return alpha * (spectral(wq) + spectral(wk)) ** 2
+    return alpha * (norm(wq) + norm(wk)) ** 2
 
 
 def wild(seed: int, n: int) -> tuple[Tensor, Tensor, Tensor, float]:
@@ -110,7 +102,7 @@ def test_y4_the_infinity_norm_of_a_row_exceeds_the_bound() -> None:
 def test_y4_with_the_root_of_the_width_the_corrected_bound_is_one_for_the_row_sum(seed: int, n: int) -> None:
     x, wq, wk, alpha = wild(seed, n)
     q, m = float((x @ wq).norm()), float(x.norm(dim=1).max())
-    bound = scale(wq, wk, alpha) / (2 * q) * (3 + spectral(wq) * m / q)
+    bound = scale(wq, wk, alpha) / (2 * q) * (3 + norm(wq) * m / q)
     assert largest(lambda one: probabilities(one, wq, wk, alpha), x, 1) <= math.sqrt(3) * bound * (1 + 1e-9)
 
 
@@ -124,7 +116,7 @@ def test_y5_with_eps_the_scores_and_the_output_still_have_no_constant() -> None:
         single, pair = rows((0.01, 0), (0, m)), rows((0, m), (0, -m))
         score = largest(lambda one: scores(one, E1, E2, 1.0, eps=0.01), single)
         jacobian = torch.func.jacrev(lambda one: probabilities(one, E1, E2, 1.0, eps=0.01) @ one)(pair)
-        found.append((score, spectral(jacobian.reshape(4, 4))))
+        found.append((score, norm(jacobian.reshape(4, 4))))
         share = largest(lambda one: probabilities(one, E1, E2, 1.0, eps=0.01), pair)
         assert share == pytest.approx(math.sqrt(100**2 + 50**2))  # 1/eps by the query, 1/(2 eps) by the key
     assert found[1] == pytest.approx([100 * one for one in found[0]], rel=0.1)

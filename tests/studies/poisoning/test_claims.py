@@ -1,6 +1,7 @@
 """Each verdict is reached by a study that deserves it, through records, predicate and judgement."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -26,9 +27,7 @@ DEFINED = claims.load(FOLDERS)
 HELD = {"inside_count": 50, "inside_separators_count": 0, "outside_count": 50, "outside_separators_count": 50}
 
 
-def judged(evidence, name=None):
-    found = report.judged({"poisoning": DEFINED["poisoning"]}, evidence)
-    return found[name] if name else found
+judged = partial(report.judged, {"poisoning": DEFINED["poisoning"]})
 
 
 @pytest.fixture

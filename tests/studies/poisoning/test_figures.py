@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from relearn.report import figures
 from relearn.report.statistics import wilson
 from relearn.studies.poisoning.figures import bars, knn_sweep
 
 from ...report.conftest import RENDERERS, chapter, evidence_of
+from ...report.drawn import rendered
 from ...steps.recorded import rows_of
 from .fake_records import VICTIMS
 
@@ -26,10 +26,7 @@ def nothing(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["zhu2022.fig2.2", "zhu2022.fig2.5"])  # images, bars: all are saved alike
 def test_equal_records_give_equal_files(name, evidence, tmp_path):
-    first, again = (
-        figures.render(ARTEFACTS[name], evidence, RENDERERS, tmp_path / folder)
-        for folder in ("first", "again")
-    )
+    first, again = (rendered(ARTEFACTS[name], evidence, tmp_path / folder) for folder in ("first", "again"))
     assert [path.suffix for path in first] == [".csv", ".png", ".pdf"]
     for one, other in zip(first, again):
         assert one.read_bytes() == other.read_bytes() and one.stat().st_size > 300
@@ -50,13 +47,13 @@ def test_every_figure_is_drawn_with_and_without_runs(artefact, evidence, nothing
 
 
 def test_an_empty_study_is_written_too(nothing, tmp_path):
-    for path in figures.render(ARTEFACTS["zhu2022.fig2.7"], nothing, RENDERERS, tmp_path):
+    for path in rendered(ARTEFACTS["zhu2022.fig2.7"], nothing, tmp_path):
         assert path.is_file()
 
 
 def test_an_unknown_renderer_is_refused(evidence, tmp_path):
     with pytest.raises(ValueError, match=r"fig2.5: found renderer fig9, allowed: bars, "):
-        figures.render(replace(RATES, renderer="fig9"), evidence, RENDERERS, tmp_path)
+        rendered(replace(RATES, renderer="fig9"), evidence, tmp_path)
 
 
 def test_points_of_the_success_rates(evidence):
@@ -102,7 +99,7 @@ def test_bars_follow_the_paper_s_order_and_missing_ones_are_named(evidence):
 
 
 def test_under_the_pointer_stand_the_numbers_of_the_csv_file(evidence, tmp_path):
-    table, *_ = figures.render(RATES, evidence, RENDERERS, tmp_path)
+    table, *_ = rendered(RATES, evidence, tmp_path)
     with table.open() as file:
         rows = [row for row in csv.DictReader(file) if row["plot_left"]]
     assert len(rows) == 5 * len(VICTIMS)
@@ -189,7 +186,7 @@ def test_where_no_attack_works_the_panel_counts_all_of_them(make_study):
 
 
 def test_points_come_back_from_the_csv(evidence, tmp_path):
-    path = figures.render(RATES, evidence, RENDERERS, tmp_path)[0]
+    path = rendered(RATES, evidence, tmp_path)[0]
     rows = rows_of(path)
     points = bars.points(RATES, evidence)
     assert [float(row["success"]) for row in rows if row["success"]] == [

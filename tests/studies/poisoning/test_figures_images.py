@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from relearn.report import figures
 from relearn.studies.poisoning.figures import bars, curves, defended, plane, poisons, qualitative, toy
 
-from ...report.conftest import RENDERERS, every_artefact, evidence_of
-from ...report.drawn import labels
+from ...report.conftest import every_artefact, evidence_of
+from ...report.drawn import labels, rendered
 from . import fake_settings
 from .fake_records import write_run
 
@@ -36,7 +35,7 @@ def test_perturbations_are_measured_on_the_images(evidence):
 
 
 def test_pictures_are_drawn_and_not_written(evidence, tmp_path):
-    made = figures.render(ARTEFACTS["zhu2022.fig2.2"], evidence, RENDERERS, tmp_path)
+    made = rendered(ARTEFACTS["zhu2022.fig2.2"], evidence, tmp_path)
     header = made[0].read_text().splitlines()[0].split(",")
     assert "pictures" not in header and "l1_mean_255" in header
 

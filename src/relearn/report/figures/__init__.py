@@ -69,11 +69,6 @@ def draw(prepared: Prepared, folder: Path) -> list[Path]:
     return write(figure, points, module.FIELDS, folder / artefact.id)
 
 
-def render(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str], folder: Path) -> list[Path]:
-    """Prepare and draw one figure."""
-    return draw(prepare(artefact, evidence, renderers), folder)
-
-
 def write(figure: Any, points: Sequence[dict[str, Any]], fields: Sequence[str], stem: Path) -> list[Path]:
     """Write ``<stem>.csv``, ``.png`` and ``.pdf``; the CSV also gives the position of each marked point in the picture."""
     stem.parent.mkdir(parents=True, exist_ok=True)

@@ -8,9 +8,18 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.style import MUTED, SMALL, not_run
 from relearn.report.quantities import Evidence
+from relearn.report.runs import Run, having, select
 
 Points = list[dict[str, Any]]
 Line = Callable[[Artefact, Row, Column, Evidence], Points]
+
+
+def runs_of(
+    artefact: Artefact, row: Row, column: Column, evidence: Evidence, file: str | None = None
+) -> list[Run]:
+    """The runs of a cell; with ``file`` those that have it."""
+    runs = select(evidence.runs, artefact.common, row.where, column.where)
+    return runs if file is None else having(runs, file)
 
 
 def by_row(line: Line, artefact: Artefact, evidence: Evidence) -> Points:
@@ -62,6 +71,11 @@ def panels(
 def in_lines(title: str) -> str:
     """A title with one part a line."""
     return title.replace(", ", "\n")
+
+
+def at_comma(title: str) -> str:
+    """A title such as ``DP, trained`` in two lines, broken after its first comma."""
+    return title.replace(", ", ",\n", 1)
 
 
 def rows_to_draw(artefact: Artefact, points: Sequence[dict[str, Any]]) -> list[Row]:

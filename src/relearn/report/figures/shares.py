@@ -8,13 +8,10 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from relearn.runs.node.machine import cores as cores
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_shares(work: Callable[[Item], Result], items: Sequence[Item], processes: int) -> list[Result]:

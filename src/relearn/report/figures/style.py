@@ -84,6 +84,15 @@ def chance_line(axes: Any, points: Iterable[Mapping[str, Any]], *, reach: bool =
         axes.annotate("chance", (x, level), (0, -2), **place, **look)
 
 
+def band(
+    axes: Any, points: Sequence[Mapping[str, Any]], x: str, colour: Any, alpha: float = 0.15, zorder: int = 2
+) -> None:
+    """The range from ``low`` to ``high`` of the points over their ``x``, if one of them has several seeds."""
+    if max((point["seeds"] for point in points), default=0) > 1:
+        xs, low, high = ([point[name] for point in points] for name in (x, "low", "high"))
+        axes.fill_between(xs, low, high, color=colour, alpha=alpha, lw=0, zorder=zorder)
+
+
 def sequential(names: Sequence[Any]) -> dict[Any, Any]:
     """One colour per name, from light to dark in the given order."""
     from seaborn import color_palette
@@ -140,8 +149,3 @@ def _short(value: float, percent: bool) -> str:
     if percent:
         return f"{100 * value:.3g}%"
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.3g}"
-
-
-def plural(count: float, one: str) -> str:
-    """``1 seed`` or ``3 seeds``."""
-    return f"{count:g} {one}{'' if count == 1 else 's'}"

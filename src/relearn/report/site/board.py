@@ -43,9 +43,3 @@ def legend(rows: Sequence[Row]) -> str:
     """The verdicts that occur on the page, each with its meaning, as Markdown."""
     cells = [cell for row in rows for cell in row.cells.values()]
     return verdict_words.markdown({cell.verdict for cell in cells}, any(cell.provisional for cell in cells))
-
-
-def counts(rows: Sequence[Row], scale: str) -> dict[str, int]:
-    """Number of claims with each verdict at a scale, strongest verdict first; checks of theorems are not counted."""
-    verdicts = [row.cells[scale].verdict for row in rows if scale in row.cells and row.kind != "check"]
-    return {word: verdicts.count(word) for word in verdict_words.MEANINGS if word in verdicts}

@@ -10,7 +10,6 @@ from relearn.report.scoreboard import Row
 from relearn.report.site import board, code_lines
 from relearn.report.site.material import Site, claim_page
 from relearn.report.table_formats import pipes
-from relearn.report.views import names
 
 MOST_RUNS = 40  # most runs listed on the page; claims.json has all
 
@@ -47,7 +46,7 @@ def _scale(site: Site, row: Row, scale: str, one: Mapping[str, Any]) -> Iterator
     text = site.analyses.get((row.claim, scale))
     if text:
         stale = (
-            f" *(written for the verdict {names.words(text.verdict)})*"
+            f" *(written for the verdict {verdict_words.label(text.verdict)})*"
             if text.verdict != cell.verdict
             else ""
         )
@@ -56,7 +55,7 @@ def _scale(site: Site, row: Row, scale: str, one: Mapping[str, Any]) -> Iterator
     for part in one.get("parts", ()):
         shown = _effect(part)
         verdict = part.get("says", part.get("verdict", ""))
-        cells = (part.get("comparison", ""), shown, names.words(str(verdict)), part.get("method", ""))
+        cells = (part.get("comparison", ""), shown, verdict_words.label(str(verdict)), part.get("method", ""))
         compared.append(pipes(*cells))
     if len(compared) > 2:
         yield "\n".join(compared)
@@ -70,11 +69,13 @@ def _scale(site: Site, row: Row, scale: str, one: Mapping[str, Any]) -> Iterator
 def _remarks(one: Mapping[str, Any]) -> list[str]:
     lines = [f"underpowered: {'; '.join(one['reasons'])}"] if one.get("parts") and one.get("reasons") else []
     if one["verdict"] == "underpowered" and one.get("numbers_say"):
-        lines.append(f"otherwise the verdict by the numbers would be: {names.words(one['numbers_say'])}")
+        lines.append(
+            f"otherwise the verdict by the numbers would be: {verdict_words.label(one['numbers_say'])}"
+        )
     if one.get("apart"):
         lines.append(
             "each alone: "
-            + ", ".join(f"{name} {names.words(verdict)}" for name, verdict in one["apart"].items())
+            + ", ".join(f"{name} {verdict_words.label(verdict)}" for name, verdict in one["apart"].items())
         )
     return lines + [f"missing: {item}" for item in one.get("missing", ())]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from relearn.report import cost, figures, scoreboard
+from relearn.report import cost, figures, scoreboard, verdict_words
 from relearn.report.figures.claims_forest import CAPTION, NAME
 from relearn.report.page import environment
 from relearn.report.site import board
 from relearn.report.site.material import Site, claim_page
 from relearn.report.site.published import Published
-from relearn.report.views import names, words
+from relearn.report.views import words
 
 DESCRIBED = "small"
 """The scale whose picture the first paragraph of README.md describes; this page begins with it."""
@@ -22,9 +22,9 @@ def page(site: Site, pictures: dict[str, Path]) -> str:
     scales = [one.scale for one in site.scales]
     made = ["# relearn", _lead(site.root / "README.md"), "## What holds"]
     for scale in site.scales:
-        counted = board.counts(site.rows, scale.scale)
+        counted = scoreboard.counts(site.rows, scale.scale)
         total = sum(counts for word, counts in counted.items())
-        summary = ", ".join(f"{count} {names.words(word)}" for word, count in counted.items())
+        summary = ", ".join(f"{count} {verdict_words.label(word)}" for word, count in counted.items())
         sums = cost.sum_up(scale.runs)
         paid = f" {len(scale.runs)} runs, {cost.hours(sums.cpu_s)} of CPU time." if scale.runs else ""
         name, kind = scoreboard.named(site.rows, scale.scale), words.SCALES.get(scale.scale, "")

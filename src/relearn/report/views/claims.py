@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from relearn.report import claims_formats as formats
+from relearn.report import verdict_words
 from relearn.report.claims import Claim
 from relearn.report.views import names
+from relearn.report.views.names import plural
 
 
 def view(claim: Claim) -> dict[str, Any]:
@@ -23,18 +25,17 @@ def view(claim: Claim) -> dict[str, Any]:
         "n": formats.numbers(claim),
         "remarks": formats.remarks(claim),
         "parts": [
-            *(f"{part.name}: {formats.effect(part)}, {names.words(part.verdict)}" for part in claim.parts),
+            *(
+                f"{part.name}: {formats.effect(part)}, {verdict_words.label(part.verdict)}"
+                for part in claim.parts
+            ),
             *claim.beside[1:],
         ],
         "folded": formats.folded(claim.runs),
-        "counted": f"{_plural(len(claim.parts), 'comparison')}, {_plural(len(claim.runs), 'run')}",
+        "counted": f"{plural(len(claim.parts), 'comparison')}, {plural(len(claim.runs), 'run')}",
     }
 
 
 def split(claims: Sequence[Claim]) -> tuple[list[dict[str, Any]], list[Claim]]:
     """The views of the judged claims, and the claims without any run."""
     return [view(one) for one in claims if one.parts], [one for one in claims if not one.parts]
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Display names and anchors of artefacts and claims on a page."""
+"""Display names and anchors of artefacts and claims on a page, and counted things in words."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def claim_anchor(section: str, name: str) -> str:
     return f"claim-{section}-{name}"
 
 
-def words(name: str) -> str:
-    """The name of a claim or verdict with spaces for underscores."""
-    return name.replace("_", " ")
+def plural(count: float, one: str) -> str:
+    """``1 seed`` or ``3 seeds``."""
+    return f"{count:g} {one}{'' if count == 1 else 's'}"

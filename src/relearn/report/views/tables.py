@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relearn.report import grid, table_formats
+from relearn.report import grid, latex, table_formats
 
-BESIDE = ("Paper", "Published code", "Deviation")
 SHORT = {"Paper": "paper", "Published code": "published code", "Deviation": "Δ"}
-EMPTY = {*table_formats.LACKING.values(), *grid.LACKING.values(), table_formats.NO_NUMBER}
+EMPTY = {*table_formats.LACKING.values(), *grid.LACKING.values(), grid.NO_NUMBER}
 
 
 @dataclass(frozen=True)
@@ -25,18 +24,18 @@ def fold_published(
     header: Sequence[str], lines: Sequence[Sequence[str]]
 ) -> tuple[list[str], list[list[Shown]]]:
     """Header and lines with the columns of published values and deviations folded into the measured cells."""
-    kept = [at for at, name in enumerate(header) if name not in BESIDE]
+    kept = [at for at, name in enumerate(header) if name not in latex.BESIDE]
     ends = [*kept[1:], len(header)]
     made = []
     for line in lines:
         cells = []
         for at, end in zip(kept, ends):
             pairs = [(SHORT[header[i]], line[i]) for i in range(at + 1, end)]
-            values = [f"{name} {text}" for name, text in pairs if text != table_formats.NO_NUMBER]
+            values = [f"{name} {text}" for name, text in pairs if text != grid.NO_NUMBER]
             cells.append(Shown(line[at], " · ".join(values), line[at] in EMPTY))
         made.append(cells)
     return [header[at] for at in kept], made
 
 
 def has_published(header: Sequence[str]) -> bool:
-    return any(name in BESIDE for name in header)
+    return any(name in latex.BESIDE for name in header)

@@ -33,7 +33,7 @@ from relearn.params.types import (
     Width,
 )
 from relearn.params.vision import Betas
-from relearn.studies.freelb.params_images import Images, TrainImagesAdversarially
+from relearn.studies.freelb.params_images import Images, TrainImagesAdversarially, radius
 from relearn.studies.freelb.plan import COMPARED
 from relearn.studies.freelb.plan.members import COMPARED_ENCODER
 
@@ -187,10 +187,7 @@ class FineTuning(Section):
         if batch % shares:
             yield "gradient_accumulation_steps", f"found {shares}, allowed: divisors of batch_size = {batch}"
 
-    @check
-    def _radius(self) -> Iterator[Conflict]:
-        if self.project and not self.eps:
-            yield "eps", "found 0.0, allowed: above 0, or project: false"
+    _radius = radius
 
     @check
     def _joint_tasks(self) -> Iterator[Conflict]:

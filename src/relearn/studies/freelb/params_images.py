@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from relearn.data.facts import MOST_FOR_TRAINING
 from relearn.params.conflicts import Conflict, check
@@ -11,15 +11,13 @@ from relearn.params.types import (
     Batch,
     Count,
     Distinct,
-    EpochCount,
     Multiple,
     NotNegative,
-    Padding,
     Positive,
     SamplesOrAll,
     Section,
-    Share,
 )
+from relearn.params.vision import Sgd
 
 Network = Literal[
     "ResNet18",
@@ -51,15 +49,15 @@ class ImageNetwork(Section):
     depth: Multiple
 
 
-class TrainImages(Section):
-    epochs: EpochCount
+class TrainImages(Sgd):
     batch_size: Batch
-    lr: Positive
-    momentum: Share
-    weight_decay: NotNegative
-    schedule: Literal["cosine", "step"]
-    crop_padding: Padding
-    flip: bool
+
+
+@check
+def radius(self: Any) -> Iterator[Conflict]:
+    """A perturbation is projected only onto a ball of a radius above 0."""
+    if self.project and not self.eps:
+        yield "eps", "found 0.0, allowed: above 0, or project: false"
 
 
 class Perturbation(Section):
@@ -70,10 +68,7 @@ class Perturbation(Section):
     start_norm: NotNegative
     project: bool
 
-    @check
-    def _radius(self) -> Iterator[Conflict]:
-        if self.project and not self.eps:
-            yield "eps", "found 0.0, allowed: above 0, or project: false"
+    _radius = radius
 
 
 class Attack(Section):

@@ -31,9 +31,9 @@ def image_net(job: Job, network: Mapping[str, Any]) -> Net:
     return Net("relearn.models:create", {**network, "in_channels": images.channels}, images.shape)
 
 
-def translator(network: Mapping[str, Any], vocabulary: int, length: float = WORDS) -> Counts:
+def translator(network: Mapping[str, Any], vocabulary: int) -> Counts:
     """Operation counts of encoder and decoder for one sentence pair; a decoder layer has two attention sublayers."""
-    sizes = {"dim": network["dim"], "ffn": network["ffn"], "heads": network["heads"], "length": length}
+    sizes = {"dim": network["dim"], "ffn": network["ffn"], "heads": network["heads"], "length": WORDS}
     first = transformer(layers=network["encoder_layers"], **sizes)
     second = transformer(layers=1.5 * network["decoder_layers"], vocabulary=vocabulary, **sizes)
     return Counts(

@@ -128,10 +128,7 @@ class Growth(Starts):
     dim: Width
     heads: Heads
 
-    @check
-    def _dim(self) -> Iterator[Conflict]:
-        if self.dim % self.heads:
-            yield "dim", f"found {self.dim}, allowed: a multiple of heads = {self.heads}"
+    _dim = multiples_of("dim", "heads")
 
     @forecast
     def _memory(self) -> Iterator[Need]:
@@ -152,11 +149,7 @@ class Inversion(Section):
     c: Rising[Share]
     iterations: Count
 
-    @check
-    def _dim(self) -> Iterator[Conflict]:
-        if self.dim % self.heads:
-            yield "dim", f"found {self.dim}, allowed: a multiple of heads = {self.heads}"
-
+    _dim = multiples_of("dim", "heads")
     _dims = multiples_of("dims", "heads")
 
     @forecast

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from relearn.params.conflicts import Conflict, check, forecast, multiples_of
+from relearn.params.conflicts import Conflict, check, forecast, multiples_of, none_or_several
 from relearn.params.forecast_memory import Need, transformer
 from relearn.params.types import (
     Distinct,
@@ -24,7 +24,7 @@ from relearn.params.types import (
     Side,
     Width,
 )
-from relearn.params.vision import Recipe, VisionImages
+from relearn.params.vision import Recipe, VisionImages, batches, patches, test_images
 
 Residual = Literal[
     "pre_norm",
@@ -84,10 +84,7 @@ class Tuning(Section):
     held_out: Annotated[float, Field(gt=0, le=0.5)]
     epochs: EpochCount
 
-    @check
-    def _rates(self) -> Iterator[Conflict]:
-        if len(self.rates) == 1:
-            yield "rates", f"found {self.rates}, allowed: none, or at least two to choose from"
+    _rates = none_or_several("rates")
 
 
 class LayerScale(Section):
@@ -98,15 +95,11 @@ class LayerScale(Section):
     tuning: Tuning
     grid: Grid
 
-    @check
-    def _patches(self) -> Iterator[Conflict]:
-        yield from self.images.patch_conflicts(self.network.patch_size)
+    _patches = patches
 
     _heads = multiples_of("network.dim", "network.heads")
 
-    @check
-    def _batches(self) -> Iterator[Conflict]:
-        yield from self.images.batch_conflicts({"train.batch_size": self.train.batch_size})
+    _batches = batches("train.batch_size")
 
     @check
     def _tuning(self) -> Iterator[Conflict]:
@@ -114,9 +107,7 @@ class LayerScale(Section):
         if self.tuning.rates and found < least:
             yield "tuning.epochs", f"found {found}, allowed: at least train.warmup_epochs = {least}"
 
-    @check
-    def _test_images(self) -> Iterator[Conflict]:
-        yield from self.images.test_conflicts({"train.test_images": self.train.test_images})
+    _test_images = test_images("train.test_images")
 
     @forecast
     def _memory(self) -> Iterator[Need]:

@@ -30,7 +30,7 @@ from relearn.params.types import (
     Side,
     Width,
 )
-from relearn.params.vision import Betas, Optimised, VisionImages
+from relearn.params.vision import Betas, Optimised, VisionImages, batches, patches, test_images
 from relearn.studies.lipsformer.networks import CHANGES
 
 SWIN, CSWIN = ("Swin-T", "Swin-S", "Swin-B"), ("CSwin-T", "CSwin-S", "CSwin-B")
@@ -249,9 +249,7 @@ class LipsFormer(Section):
     throughput: Throughput
     retest: Retest
 
-    @check
-    def _patches(self) -> Iterator[Conflict]:
-        yield from self.images.patch_conflicts(self.network.patch_size)
+    _patches = patches
 
     @check
     def _width(self) -> Iterator[Conflict]:
@@ -265,9 +263,7 @@ class LipsFormer(Section):
                 yield "network.width", f"found {width:g}, allowed: {allowed}"
                 return
 
-    @check
-    def _batches(self) -> Iterator[Conflict]:
-        yield from self.images.batch_conflicts({"train.batch_size": self.train.batch_size})
+    _batches = batches("train.batch_size")
 
     _warmup_of_pairs = at_most("grid.pairs.warmup_epochs", "train.epochs", "epochs")
 
@@ -278,9 +274,7 @@ class LipsFormer(Section):
         if self.retest.average and self.retest.networks and lacking:
             yield "retest.average", f"found true, allowed: false, for grid.sizes.{lacking[0]}.average is 0"
 
-    @check
-    def _test_images(self) -> Iterator[Conflict]:
-        yield from self.images.test_conflicts({"train.test_images": self.train.test_images})
+    _test_images = test_images("train.test_images")
 
 
 SECTION = LipsFormer

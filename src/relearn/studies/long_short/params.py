@@ -8,10 +8,10 @@ from typing import Literal
 
 from relearn.data.facts import SIDE
 from relearn.data.lra import TASKS
-from relearn.params.conflicts import Conflict, check, forecast
+from relearn.params.conflicts import Conflict, Key, check, forecast
 from relearn.params.forecast_memory import Need, transformer
 from relearn.params.types import Distinct, Section, Seeds
-from relearn.params.vision import VisionImages
+from relearn.params.vision import VisionImages, batches, patches, test_images
 from relearn.studies.long_short.networks import DEIT_PATCH, STAGES
 from relearn.studies.long_short.params_images import (
     Grid,
@@ -119,9 +119,7 @@ class LongShort(Section):
                     f"batch_size = {phase.batch_size} lanes",
                 )
 
-    @check
-    def _patches(self) -> Iterator[Conflict]:
-        yield from self.images.patch_conflicts(self.network.patch_size)
+    _patches = patches
 
     @check
     def _deit_patches(self) -> Iterator[Conflict]:
@@ -131,21 +129,16 @@ class LongShort(Section):
             fit = ", ".join(str(n) for n in range(1, side + 1) if side % (DEIT_PATCH * n) == 0)
             yield "network.patch_size", f"found {size}, allowed: {fit} (DeiT-S, images of side {side})"
 
-    @check
-    def _batches(self) -> Iterator[Conflict]:
-        yield from self.images.batch_conflicts({"train.batch_size": self.train.batch_size})
-        for index, one in enumerate(self.train.own):
-            for _, text in self.images.batch_conflicts({"": one.batch_size}):
-                yield ("train", "own", index, "batch_size"), text
+    _batches = batches("train.batch_size")
 
     @check
-    def _test_images(self) -> Iterator[Conflict]:
-        yield from self.images.test_conflicts(
-            {
-                "train.test_images": self.train.test_images,
-                "patch_similarity.images": self.patch_similarity.images,
-            }
-        )
+    def _own_batches(self) -> Iterator[Conflict]:
+        sizes: dict[str | Key, int] = {
+            ("train", "own", at, "batch_size"): one.batch_size for at, one in enumerate(self.train.own)
+        }
+        yield from self.images.batch_conflicts(sizes)
+
+    _test_images = test_images("train.test_images", "patch_similarity.images")
 
     @check
     def _similarity(self) -> Iterator[Conflict]:

@@ -10,7 +10,7 @@ from pydantic import Field
 from relearn.data.facts import SIDE
 from relearn.data.lra import TASKS
 from relearn.layers import efficient
-from relearn.params.conflicts import Conflict, at_most, check, forecast, multiples_of
+from relearn.params.conflicts import Conflict, at_most, check, forecast, multiples_of, none_or_several
 from relearn.params.forecast_memory import Need, Tensor
 from relearn.params.types import (
     BatchSize,
@@ -191,10 +191,7 @@ class TaskTraining(WarmedUp):
     rank: LengthOrNone
     dynamic_rank: Length
 
-    @check
-    def _rates(self) -> Iterator[Conflict]:
-        if len(self.rates) == 1:
-            yield "rates", f"found {self.rates}, allowed: none, or at least two to choose from"
+    _rates = none_or_several("rates")
 
 
 class Tasks(Section):

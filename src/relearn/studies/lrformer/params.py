@@ -29,7 +29,7 @@ from relearn.params.types import (
     Width,
     ascending,
 )
-from relearn.params.vision import Betas, Epochs, Optimizer, VisionImages
+from relearn.params.vision import Betas, Epochs, Optimizer, VisionImages, batches, patches, test_images
 
 Lengths = Rising[Length]
 Dims = Rising[Annotated[Width, Field(ge=2)]]
@@ -122,18 +122,11 @@ class LRFormer(Section):
     grid: Grid
     uncertainty: Uncertainty
 
-    @check
-    def _patches(self) -> Iterator[Conflict]:
-        yield from self.images.patch_conflicts(self.network.patch_size)
+    _patches = patches
 
     _heads = multiples_of("network.dim", "network.heads")
 
-    @check
-    def _batches(self) -> Iterator[Conflict]:
-        sizes = {"depth_6": self.grid.optimisers.depth_6, "depth_12": self.grid.optimisers.depth_12}
-        yield from self.images.batch_conflicts(
-            {f"grid.optimisers.{name}.batch_size": one.batch_size for name, one in sizes.items()}
-        )
+    _batches = batches(*(f"grid.optimisers.{depth}.batch_size" for depth in ("depth_6", "depth_12")))
 
     @check
     def _pretrained(self) -> Iterator[Conflict]:
@@ -141,10 +134,7 @@ class LRFormer(Section):
         if self.grid.pretrained and not self.images.size:
             yield "images.size", "found 0, allowed: at least 1 where grid.pretrained names a network"
 
-    @check
-    def _test_images(self) -> Iterator[Conflict]:
-        wanted = {"train.test_images": self.train.test_images, "uncertainty.images": self.uncertainty.images}
-        yield from self.images.test_conflicts(wanted)
+    _test_images = test_images("train.test_images", "uncertainty.images")
 
     @forecast
     def _memory(self) -> Iterator[Need]:

@@ -19,7 +19,6 @@ from relearn.params.types import (
     Multiple,
     NotNegative,
     OneOf,
-    Padding,
     Positive,
     Rising,
     SampleCount,
@@ -30,6 +29,7 @@ from relearn.params.types import (
     Width,
     also,
 )
+from relearn.params.vision import Sgd
 from relearn.runs import plugins
 from relearn.studies.poisoning.params_studies import (
     CropAndFlip,
@@ -74,17 +74,6 @@ class Network(Section):
     width: Multiple
     depth: Multiple
     half_depth: Names
-
-
-class Sgd(Section):
-    epochs: EpochCount
-    batch_size: BatchSize
-    lr: Positive
-    momentum: Share
-    weight_decay: NotNegative
-    schedule: Literal["cosine", "step"]
-    crop_padding: Padding
-    flip: bool
 
 
 class Training(Sgd):

@@ -23,7 +23,7 @@ from relearn.report import classified
 from relearn.report.artefacts import Where
 from relearn.report.comparisons import Comparison, Exact, Finding, finding
 from relearn.report.quantities import Evidence
-from relearn.report.runs import select
+from relearn.report.runs import folders, having, select
 from relearn.report.seeds import Sample, sample
 from relearn.report.verdicts import Above, Below, too_few
 from relearn.studies.freelb.claims import medians
@@ -245,16 +245,15 @@ def gradient_equals_virtual_batch(evidence: Evidence) -> Finding:
 
     This check needs no training.
     """
-    runs = [run for run in select(evidence.runs, {"step": "check_gradient"}) if run.has("gradients.csv")]
+    runs = having(select(evidence.runs, {"step": "check_gradient"}), "gradients.csv")
     rows = [row for run in runs for row in run.rows("gradients.csv")]
     if not rows:
         return Finding(missing=["no run of check_gradient"])
     apart = [float(row["difference"]) for row in rows]
-    folders = tuple(run.folder for run in runs)
     notes = [f"{row['case']}, {row['passes']} passes: {gap:.1e}" for row, gap in zip(rows, apart)]
     words = f"the accumulated gradient equals the virtual batch's within {EQUAL:g}"
     failures = sum(not gap <= EQUAL for gap in apart)  # NaN fails
-    return Finding([Exact(words, len(rows), failures, True, folders, tuple(notes))])
+    return Finding([Exact(words, len(rows), failures, True, folders(runs), tuple(notes))])
 
 
 PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
@@ -304,16 +303,10 @@ def _ordered(tasks: set[str]) -> list[str]:
 def _summary(evidence: Evidence, task: str, method: str) -> str:
     """Summary of a method's runs, e.g. ``freelb: median 88.1%; 1 of 5 not converged``."""
     one = _score(evidence, task, method)
-    ends = [word for words in classified.outcomes(evidence, trained(task, method)).values() for word in words]
-    lost = [
-        f"{ends.count(word)} of {len(ends)} {word.replace('_', ' ')}"
-        for word in ("diverged", "not_converged")
-        if word in ends
-    ]
     number = (
         [f"median {100 * float(np.median(list(one.values.values()))):.1f}%"] if one.values else ["not run"]
     )
-    return f"{method}: {'; '.join(number + ([', '.join(lost)] if lost else []))}"
+    return f"{method}: {'; '.join([*number, *classified.lost(_ends(evidence, task, method))])}"
 
 
 def _left_out(task: str) -> str:

@@ -19,11 +19,11 @@ from relearn.report.figures.style import (
     empty_figure,
     in_percent,
     number,
-    plural,
 )
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 from relearn.report.seeds import sample
+from relearn.report.views.names import plural
 from relearn.studies.freelb import claims as claims_freelb
 
 FIELDS = (

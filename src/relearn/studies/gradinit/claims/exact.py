@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
+from relearn.report.cases import number
 from relearn.report.comparisons import Comparison, Exact, Finding, finding
 from relearn.report.quantities import Evidence
-from relearn.report.runs import Run, select
+from relearn.report.runs import Run, folders, having, select
 from relearn.report.seeds import Sample, level, ratio, sample
 from relearn.report.verdicts import Above, Below
 from relearn.studies.gradinit.claims.images import TABLE_4_4, TABLE_4_5, cost, resumed
@@ -50,8 +48,7 @@ def lower_gradient_variance(evidence: Evidence) -> Finding:
                 parts[name] = part
             elif part:
                 beside.append(replace(part, decides=False))
-    found = finding(parts)
-    return Finding([*found.parts, *beside], found.missing)
+    return finding(parts, beside)
 
 
 def _shares(
@@ -92,12 +89,7 @@ def _deviations(run: Run, column: str) -> dict[str, float]:
     """A column of layers.csv by layer, without the last linear layer."""
     rows = [row for row in run.rows("layers.csv") if row["kind"] in WEIGHTS] if run.has("layers.csv") else []
     last = max((row["index"] for row in rows if row["kind"] == "linear"), default=None)
-    return {str(row["name"]): _number(row[column]) for row in rows if row["index"] != last}
-
-
-def _number(value: Any) -> float:
-    number = math.inf if value is None else float(value)
-    return number if math.isfinite(number) else math.inf
+    return {str(row["name"]): number(row[column]) for row in rows if row["index"] != last}
 
 
 def under_1_percent_of_training(evidence: Evidence) -> Finding:
@@ -124,19 +116,19 @@ def bn_magnifies(evidence: Evidence) -> Finding:
     A case is a batch size and an input variance; it holds if both agree within 4 standard errors. Nothing is trained, so every
     scale is at full size.
     """
-    runs = _with(evidence, "check_batch_norm", "cases.csv")
+    runs = having(select(evidence.runs, {"step": "check_batch_norm"}), "cases.csv")
     if not runs:
         return Finding(missing=["no runs for equation 4.6"])
     rows = [row for run in runs for row in run.rows("cases.csv")]
     wrong = sum(not row["printed_holds"] for row in rows)
     notes = (f"the printed bound fails in {wrong} of {len(rows)} cases (erratum)",)
     failures = sum(not row["holds"] for row in rows)
-    return Finding([Exact("corrected equation 4.6", len(rows), failures, True, _folders(runs), notes)])
+    return Finding([Exact("corrected equation 4.6", len(rows), failures, True, folders(runs), notes)])
 
 
 def parameter_counts(evidence: Evidence) -> Finding:
     """The number of parameters of every network, rounded, equals the printed one; every scale builds the networks at full size."""
-    runs = _with(evidence, "count_params", "counts.csv")
+    runs = having(select(evidence.runs, {"step": "count_params"}), "counts.csv")
     if not runs:
         return Finding(missing=["no runs for the parameter counts"])
     rows = [row for row in runs[-1].rows("counts.csv") if row["published_millions"] is not None]
@@ -146,14 +138,5 @@ def parameter_counts(evidence: Evidence) -> Finding:
     )
     counted = {row["network"] for row in rows}
     lacking = [name for name in TABLE_4_4 + TABLE_4_5 if name not in counted]
-    part = Exact("counts after rounding", len(rows), len(wrong), True, _folders(runs[-1:]), notes)
+    part = Exact("counts after rounding", len(rows), len(wrong), True, folders(runs[-1:]), notes)
     return Finding([part], [f"no count of {name}" for name in lacking])
-
-
-def _with(evidence: Evidence, step: str, file: str) -> list[Run]:
-    """The runs of a step that have this file."""
-    return [run for run in select(evidence.runs, {"step": step}) if run.has(file)]
-
-
-def _folders(runs: Sequence[Run]) -> tuple[str, ...]:
-    return tuple(run.folder for run in runs)

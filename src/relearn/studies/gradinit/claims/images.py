@@ -67,8 +67,7 @@ def first_epoch_accuracy(evidence: Evidence) -> Finding:
         name = f"{network}: first epoch, GradInit - Kaiming"
         parts[name] = difference(name, ours, theirs, Above(0.0))
     more = [part for network in TABLE_4_4 for part in _first_steps(evidence, network)]
-    found = finding(parts)
-    return Finding([*found.parts, *more], found.missing)
+    return finding(parts, more)
 
 
 def _first_steps(evidence: Evidence, network: str) -> list[Comparison]:
@@ -103,8 +102,7 @@ def best_accuracy(evidence: Evidence) -> Finding:
             name = f"{network}: best, {words} - Kaiming"
             part = difference(name, control, theirs, Above(0.0, strict=False), decides=False)
             more += [part] if part else []
-    found = finding(parts)
-    return Finding([*found.parts, *more], found.missing)
+    return finding(parts, more)
 
 
 def beats_metainit(evidence: Evidence) -> Finding:
@@ -128,8 +126,7 @@ def beats_metainit(evidence: Evidence) -> Finding:
                 not_positive.append(f"{name}: every pair has a number that is not above 0")
             else:
                 parts[name] = part
-    found = finding(parts)
-    return Finding(found.parts, [*found.missing, *not_positive])
+    return finding(parts, missing=not_positive)
 
 
 def depth_1202(evidence: Evidence) -> Finding:

@@ -85,8 +85,7 @@ def no_warmup_sgd(evidence: Evidence) -> Finding:
     notes = [f"Admin: {recipe}", *([f"GradInit: {chosen}"] if found else [])]
     main = against(name, ours, notes=notes)
     others = [against(f"SGD: {start} - Admin", one, decides=False) for start, one in found.items()]
-    made = finding({name: main})
-    return Finding([*made.parts, *filter(None, others)], made.missing)
+    return finding({name: main}, others)
 
 
 def _searched_loss(evidence: Evidence, start: str) -> float:

@@ -12,9 +12,10 @@ from typing import Any
 
 from relearn.report import published
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.style import INK, SHADE, apply_style, empty_figure, not_run, plural
+from relearn.report.figures.style import INK, SHADE, apply_style, empty_figure, not_run
 from relearn.report.quantities import Evidence, quantity
 from relearn.report.runs import Run
+from relearn.report.views.names import plural
 
 FIELDS = ("source", "series", "lr", "beta2", "bleu", "seeds", "diverged", "runs")
 RECIPE = re.compile(r"adam_lr(?P<lr>[0-9.e-]+)_b(?P<beta2>[0-9.]+)")

@@ -10,12 +10,14 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures.panels import by_column
+from relearn.report.figures.over_seeds import spread
+from relearn.report.figures.panels import by_column, runs_of
 from relearn.report.figures.style import (
     COLOURS,
     MUTED,
     SMALL,
     apply_style,
+    band,
     empty_figure,
     few_numbers,
     not_run,
@@ -45,11 +47,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
-    runs = [
-        run
-        for run in select(evidence.runs, artefact.common, row.where, column.where)
-        if run.has("layers.csv")
-    ]
+    runs = runs_of(artefact, row, column, evidence, "layers.csv")
     panel = column.panel
     found: dict[str, list[float]] = defaultdict(list)
     for run in runs:
@@ -65,15 +63,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
                 values.append(float(value))
     folders, floor = " ".join(run.folder for run in runs), _floor(row, column, evidence)
     return [
-        dict(
-            zip(
-                FIELDS,
-                (
-                    *(column.id, row.id, place, name, sum(values) / len(values), min(values), max(values)),
-                    *(len(values), floor, folders),
-                ),
-            )
-        )
+        dict(zip(FIELDS, (column.id, row.id, place, name, *spread(values), floor, folders)))
         for place, (name, values) in enumerate(found.items(), 1)
         if values
     ]
@@ -159,9 +149,8 @@ def _curve(axes: Any, points: list[dict[str, Any]], look: dict[str, Any]) -> Non
     """Draw the points; join them within each part of the network if there are few enough."""
     if not points:
         return
-    layers, values, low, high = ([p[name] for p in points] for name in ("layer", "value", "low", "high"))
-    if max(point["seeds"] for point in points) > 1:
-        axes.fill_between(layers, low, high, color=look["color"], alpha=0.2, lw=0, zorder=2)
+    layers, values = ([p[name] for p in points] for name in ("layer", "value"))
+    band(axes, points, "layer", look["color"], 0.2)
     few = len(points) <= FEW
     axes.plot(layers, values, ls="", zorder=3, **{**look, "ms": look["ms"] if few else 0.6 * look["ms"]})
     for part in _parts(points) if few else ():

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.classified import guess
-from relearn.report.figures.panels import by_column, in_lines, panels
+from relearn.report.figures.over_seeds import by_place, spread
+from relearn.report.figures.panels import by_column, in_lines, panels, runs_of
 from relearn.report.figures.style import (
     COLOURS,
     MUTED,
     SMALL,
     apply_style,
+    band,
     chance_line,
     empty_figure,
     in_percent,
     number,
-    plural,
 )
 from relearn.report.quantities import Evidence
-from relearn.report.runs import select
+from relearn.report.views.names import plural
 
 FIELDS = ("panel", "series", "epoch", "accuracy", "low", "high", "seeds", "diverged", "chance", "runs")
 NAMES_NETWORKS = True
@@ -34,27 +34,13 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
-    chosen = select(evidence.runs, artefact.common, row.where, column.where)
-    runs = [run for run in chosen if run.has("history.csv")]
-    found: dict[float, list[float]] = defaultdict(list)
-    for run in runs:
-        for line in run.rows("history.csv"):
-            value = line.get(column.panel["value"])
-            if value is not None:
-                found[line["epoch"]].append(float(value))
+    runs = runs_of(artefact, row, column, evidence, "history.csv")
+    found = by_place(runs, "history.csv", "epoch", column.panel["value"], lambda _: True, finite=False)
     lost, folders = sum(run.diverged for run in runs), " ".join(run.folder for run in runs)
     level = guess(evidence)
     return [
-        dict(
-            zip(
-                FIELDS,
-                (
-                    *(column.id, row.id, epoch, sum(values) / len(values), min(values), max(values)),
-                    *(len(values), lost, level, folders),
-                ),
-            )
-        )
-        for epoch, values in sorted(found.items())
+        dict(zip(FIELDS, (column.id, row.id, epoch, *spread(values), lost, level, folders)))
+        for epoch, values in found.items()
     ]
 
 
@@ -87,9 +73,8 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 def _curve(axes: Any, points: list[dict[str, Any]], colour: str, title: str) -> None:
     if not points:
         return
-    epochs, values, low, high = ([p[name] for p in points] for name in ("epoch", "accuracy", "low", "high"))
-    if max(point["seeds"] for point in points) > 1:
-        axes.fill_between(epochs, low, high, color=colour, alpha=0.2, lw=0, zorder=2)
+    epochs, values = ([p[name] for p in points] for name in ("epoch", "accuracy"))
+    band(axes, points, "epoch", colour, 0.2)
     marker = "o" if len(points) <= 20 else None
     axes.plot(epochs, values, color=colour, marker=marker, ms=3.2, lw=1.4, zorder=3)
     last = points[-1]

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from relearn.report.artefacts import Where
+from relearn.report.cases import cases, number
 from relearn.report.comparisons import Exact, Finding
 from relearn.report.quantities import Evidence
-from relearn.report.runs import Run, select
+from relearn.report.runs import Run, folders, having, select
 from relearn.report.statistics import log_slope
 
 FIGURE_2: Where = {"step": "lipschitz_lower_bound", "suite": "fig2", "attention": "l2_tied", "p": "inf"}
@@ -37,10 +38,8 @@ def dp_not_lipschitz(evidence: Evidence) -> Finding:
     parts, missing = _constructions(
         evidence, "theorem_3_1", "theorem 3.1: growth with the spread of the inputs"
     )
-    runs = _with(
-        "curve.csv",
-        select(evidence.runs, {"step": "lipschitz_lower_bound", "suite": "fig8", "attention": "dp"}),
-    )
+    where = {"step": "lipschitz_lower_bound", "suite": "fig8", "attention": "dp"}
+    runs = having(select(evidence.runs, where), "curve.csv")
     trained = select(runs, {"weights": "trained"})
     runs = trained or runs
     if not runs:
@@ -54,7 +53,7 @@ def dp_not_lipschitz(evidence: Evidence) -> Finding:
     failures = sum(not after > before for before, after in halves)
     whole = bool(trained) and all(_sized(run, TRAINED) for run in runs)
     name = "figure 8: the optimised norm of the Jacobian keeps growing"
-    return Finding([*parts, Exact(name, len(runs), failures, whole, _folders(runs), notes)], missing)
+    return Finding([*parts, Exact(name, len(runs), failures, whole, folders(runs), notes)], missing)
 
 
 def _halves(run: Run) -> tuple[float, float]:
@@ -69,9 +68,9 @@ def _halves(run: Run) -> tuple[float, float]:
 
 def l2_bound_holds(evidence: Evidence) -> Finding:
     """Every optimised norm of figure 2 is at most the bound for its N."""
-    runs = [run for run in _with("ascents.csv", select(evidence.runs, FIGURE_2)) if run.metrics.get("bound")]
+    runs = [run for run in having(select(evidence.runs, FIGURE_2), "ascents.csv") if run.metrics.get("bound")]
     ratios = [
-        (_number(row["value"]) / float(run.metrics["bound"] or math.nan), run)
+        (number(row["value"]) / float(run.metrics["bound"] or math.nan), run)
         for run in runs
         for row in run.rows("ascents.csv")
     ]
@@ -80,7 +79,7 @@ def l2_bound_holds(evidence: Evidence) -> Finding:
     failures = sum(not ratio <= 1 + ROUNDING for ratio, _ in ratios)
     worst, where = max(ratios, key=lambda pair: pair[0])
     notes = [f"largest share of the bound {worst:.4f}, at N = {where.labels['length']}", *_p_two(evidence)]
-    part = Exact("norm <= bound", len(ratios), failures, _whole_figure(runs), _folders(runs), tuple(notes))
+    part = Exact("norm <= bound", len(ratios), failures, _whole_figure(runs), folders(runs), tuple(notes))
     return Finding([part])
 
 
@@ -125,7 +124,7 @@ def bound_is_tight(evidence: Evidence) -> Finding:
         1,
         int(failed),
         _whole_figure(runs),
-        _folders(runs),
+        folders(runs),
         tuple(notes),
     )
     return Finding([part])
@@ -171,29 +170,29 @@ def invertible(evidence: Evidence) -> Finding:
         notes += _other_ranges(runs) + _other_sizes(evidence, attention, least)
         size = {"length": 64, "dim": 64, "heads": 8, "batch": 128}
         whole = all(_sized(run, size) for run in runs) and {c for c, _ in errors} == set(CS)
-        parts.append(Exact(title, len(held), len(held) - sum(held), whole, _folders(runs), tuple(notes)))
+        parts.append(Exact(title, len(held), len(held) - sum(held), whole, folders(runs), tuple(notes)))
     return Finding(parts, missing)
 
 
 def _inversions(evidence: Evidence, suite: str, attention: str) -> list[Run]:
     where = {"step": "invert_residual", "suite": suite, "attention": attention, "weights": "random"}
-    return _with("errors.csv", select(evidence.runs, where))
+    return having(select(evidence.runs, where), "errors.csv")
 
 
 def _last_errors(run: Run) -> dict[float, float]:
     """The largest error after the last iteration, by c."""
     found = {}
     for row in sorted(run.rows("errors.csv"), key=lambda row: row["iteration"]):
-        found[float(row["c"])] = _number(row["error_max"])
+        found[float(row["c"])] = number(row["error_max"])
     return found
 
 
 def _other_ranges(runs: Sequence[Run]) -> list[str]:
     """The smallest and the largest error over c for inputs in [-spread, spread]."""
     by_spread: dict[float, list[float]] = {}
-    for run in _with("ranges.csv", runs):
+    for run in having(runs, "ranges.csv"):
         for row in run.rows("ranges.csv"):
-            by_spread.setdefault(float(row["spread"]), []).append(_number(row["error_max"]))
+            by_spread.setdefault(float(row["spread"]), []).append(number(row["error_max"]))
     if not by_spread:
         return []
     ranges = [
@@ -225,14 +224,13 @@ def _constructions(evidence: Evidence, protocol: str, name: str) -> tuple[list[E
     The cases refute a general statement, so a layer of any size suffices. Full size only requires enough growth: the largest and the
     smallest spread of the inputs must differ by a factor of at least :data:`GROWTH`.
     """
-    runs = _with("cases.csv", select(evidence.runs, {"step": "check_theorems", "protocol": protocol}))
-    rows = [row for run in runs for row in run.rows("cases.csv")]
-    if not rows:
+    checked = cases(evidence, protocol)
+    if not (rows := checked.rows):
         return [], [f"no runs for {name.partition(':')[0]}"]
     failures = sum(not row["holds"] for row in rows)
     spreads = [float(row["spread"]) for row in rows if row.get("spread")]
     whole = bool(spreads) and max(spreads) >= GROWTH * min(spreads)
-    return [Exact(name, len(rows), failures, whole, _folders(runs))], []
+    return [Exact(name, len(rows), failures, whole, checked.runs)], []
 
 
 def same_cost(evidence: Evidence) -> Finding:
@@ -257,22 +255,9 @@ def same_cost(evidence: Evidence) -> Finding:
         whole = all(_sized(run, TIMED) for run in runs) and {n for n, _ in ratios} == set(LAYERS)
         notes = (f"ratio by layers: {', '.join(f'{n}: {ratio:.2f}' for n, ratio in ratios)}",)
         name = f"{attention}: time of a step within {100 * MORE_COST:g}% of dot product"
-        parts.append(Exact(name, len(ratios), failures, whole, _folders(runs), notes))
+        parts.append(Exact(name, len(ratios), failures, whole, folders(runs), notes))
     return Finding(parts, missing)
 
 
 def _sized(run: Run, size: Mapping[str, Any]) -> bool:
     return all(run.settings.get(name) == value for name, value in size.items())
-
-
-def _with(file: str, runs: Iterable[Run]) -> list[Run]:
-    return [run for run in runs if run.has(file)]
-
-
-def _number(value: Any) -> float:
-    number = math.inf if value is None else float(value)
-    return number if math.isfinite(number) else math.inf
-
-
-def _folders(runs: Sequence[Run]) -> tuple[str, ...]:
-    return tuple(run.folder for run in runs)

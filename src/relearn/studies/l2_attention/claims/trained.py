@@ -15,7 +15,7 @@ from dataclasses import replace
 from relearn.report.classified import ALWAYS
 from relearn.report.comparisons import Comparison, Finding
 from relearn.report.quantities import Evidence
-from relearn.report.runs import Run, select
+from relearn.report.runs import Run, folders, select
 from relearn.report.seeds import Sample, difference, level, sample
 from relearn.report.verdicts import Above, Below, Side
 from relearn.studies.l2_attention.claims import recipes
@@ -196,7 +196,7 @@ def _ended(evidence: Evidence, attention: str) -> Sample:
         seed: float(any(_below(run, limit) for run in runs if run.seed == seed))
         for seed in sorted({run.seed for run in runs})
     }
-    return Sample(attention, ended, tuple(run.folder for run in runs))
+    return Sample(attention, ended, folders(runs))
 
 
 def _outcomes(evidence: Evidence, attention: str) -> Sequence[str]:

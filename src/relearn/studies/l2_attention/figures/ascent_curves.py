@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.panels import empty, rows_to_draw
+from relearn.report.figures.panels import at_comma, empty, rows_to_draw
 from relearn.report.figures.style import COLOURS, MUTED, apply_style, empty_figure, few_numbers
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
@@ -53,7 +53,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         for axes, row in zip(figure.subplots(1, len(rows), squeeze=False, sharey=True)[0], rows):
             here = [point for point in points if point["panel"] == row.id]
             lengths = ", ".join(str(length) for length in sorted({point["length"] for point in here}))
-            axes.set_title(_two_lines(row.title) + (f"\nN = {lengths}" if here else ""))
+            axes.set_title(at_comma(row.title) + (f"\nN = {lengths}" if here else ""))
             axes.set_xlabel("Step of the ascent")
             axes.set_ylabel("‖J‖∞" if row is rows[0] else "")
             despine(ax=axes, left=True)
@@ -77,8 +77,3 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             ]
             figure.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False)
     return figure
-
-
-def _two_lines(title: str) -> str:
-    """Break a title such as ``DP, trained`` at its first comma."""
-    return title.replace(", ", ",\n", 1)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from relearn.report.artefacts import Artefact
-from relearn.report.figures.panels import empty, rows_to_draw
+from relearn.report.figures.panels import at_comma, empty, rows_to_draw
 from relearn.report.figures.style import COLOURS, apply_style, empty_figure, few_numbers
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
@@ -55,7 +55,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         grid = figure.subplots(1, len(rows), squeeze=False, sharex=True, sharey=True)[0]
         for axes, row in zip(grid, rows):
             here = [point for point in points if point["panel"] == row.id]
-            axes.set_title(f"{_two_lines(row.title)}\n{_widths(here)}".strip())
+            axes.set_title(f"{at_comma(row.title)}\n{_widths(here)}".strip())
             axes.set_xlabel("Value of an entry")
             despine(ax=axes, left=True)
             if not here:
@@ -80,8 +80,3 @@ def _widths(points: list[dict[str, Any]]) -> str:
         p["side"]: f"{p['side']}s: {p['std']:.3g}" for p in reversed(points) if p["std"] is not None
     }
     return "\n".join(f"σ of {deviations[side]}" for side in COLOUR if side in deviations)
-
-
-def _two_lines(title: str) -> str:
-    """Break a title such as ``DP, trained`` at its first comma."""
-    return title.replace(", ", ",\n", 1)

@@ -10,7 +10,7 @@ from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.panels import empty, rows_to_draw
 from relearn.report.figures.style import apply_style, empty_figure, few_numbers, sequential
 from relearn.report.quantities import Evidence
-from relearn.report.runs import Run, select
+from relearn.report.runs import Run, having, select
 
 FIELDS = ("panel", "length", "dim", "c", "iteration", "error", "low", "seeds", "runs")
 BARS = "lines: the largest error of all seeds; bands: down to the smallest"
@@ -23,9 +23,8 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     found = []
     for row in artefact.rows:
         by_size: dict[tuple[int, int], list[Run]] = defaultdict(list)
-        for run in select(evidence.runs, artefact.common, row.where):
-            if run.has("errors.csv"):
-                by_size[int(run.labels["length"]), int(run.labels["dim"])].append(run)
+        for run in having(select(evidence.runs, artefact.common, row.where), "errors.csv"):
+            by_size[int(run.labels["length"]), int(run.labels["dim"])].append(run)
         for size, runs in sorted(by_size.items()):
             found += _lines(row, size, runs)
     return found

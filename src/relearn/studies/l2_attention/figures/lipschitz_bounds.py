@@ -14,7 +14,7 @@ from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.panels import empty
 from relearn.report.figures.style import COLOURS, INK, MUTED, apply_style, empty_figure, few_numbers, number
 from relearn.report.quantities import Evidence
-from relearn.report.runs import Run, select
+from relearn.report.runs import Run, having, select
 from relearn.report.statistics import log_slope
 
 FIELDS = ("series", "length", "rank", "value", "seeds", "runs")
@@ -50,7 +50,7 @@ def _values(row: Row, runs: list[Run]) -> list[float]:
     if row.id != LOWER:
         known = [float(value) for run in runs if (value := run.metrics.get(row.id)) is not None]
         return [max(known)] if known else []
-    values = [one["value"] for run in runs if run.has("ascents.csv") for one in run.rows("ascents.csv")]
+    values = [one["value"] for run in having(runs, "ascents.csv") for one in run.rows("ascents.csv")]
     finite = [float(value) for value in values if value is not None and math.isfinite(float(value))]
     return sorted(finite, reverse=True)[:TOP]
 

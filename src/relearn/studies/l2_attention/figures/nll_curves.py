@@ -7,10 +7,12 @@ from typing import Any
 
 from relearn.report import published
 from relearn.report.artefacts import Artefact, Row
-from relearn.report.figures.panels import panels
-from relearn.report.figures.style import MUTED, SMALL, apply_style, empty_figure, number, plural, sequential
+from relearn.report.figures.over_seeds import by_place, spread
+from relearn.report.figures.panels import panels, runs_of
+from relearn.report.figures.style import MUTED, SMALL, apply_style, band, empty_figure, number, sequential
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
+from relearn.report.views.names import plural
 from relearn.studies.l2_attention.claims import recipes
 
 FIELDS = ("panel", "series", "step", "nll", "low", "high", "seeds", "diverged", "recipe", "runs")
@@ -33,9 +35,8 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
         by_depth: dict[int, list[Run]] = defaultdict(list)
         for column in artefact.columns:
             if row.applies(column.id):
-                for run in select(evidence.runs, artefact.common, row.where, column.where):
-                    if run.has("history.csv"):
-                        by_depth[int(run.labels["layers"])].append(run)
+                for run in runs_of(artefact, row, column, evidence, "history.csv"):
+                    by_depth[int(run.labels["layers"])].append(run)
         for depth, runs in sorted(by_depth.items()):
             found += _line(artefact, row, depth, *recipes.best(runs))
     if found:
@@ -45,16 +46,9 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 def _line(artefact: Artefact, row: Row, depth: int, recipe: str, runs: list[Run]) -> list[dict[str, Any]]:
     value = artefact.columns[0].panel["value"]
-    by_step: dict[int, list[float]] = defaultdict(list)
-    for run in runs:
-        for one in run.rows("history.csv"):
-            if one.get(value) is not None:
-                by_step[one["step"]].append(float(one[value]))
+    by_step = by_place(runs, "history.csv", "step", value, lambda _: True, finite=False)
     lost, folders = sum(run.diverged for run in runs), " ".join(run.folder for run in runs)
-    lines: list[tuple[Any, ...]] = [
-        (step, sum(values) / len(values), min(values), max(values), len(values))
-        for step, values in sorted(by_step.items())
-    ]
+    lines: list[tuple[Any, ...]] = [(step, *spread(values)) for step, values in by_step.items()]
     return [
         dict(zip(FIELDS, (row.id, depth, *line, lost, recipe, folders)))
         for line in lines or [(None,) * 4 + (0,)]
@@ -155,9 +149,8 @@ def _limits(curves: list[dict[str, Any]], floors: list[float], printed: list[flo
 
 
 def _curve(axes: Any, points: list[dict[str, Any]], colour: Any, marker: str, title: str) -> None:
-    steps, values, low, high = ([p[name] for p in points] for name in ("step", "nll", "low", "high"))
-    if max((p["seeds"] for p in points), default=0) > 1:
-        axes.fill_between(steps, low, high, color=colour, alpha=0.2, lw=0, zorder=2)
+    steps, values = ([p[name] for p in points] for name in ("step", "nll"))
+    band(axes, points, "step", colour, 0.2)
     shown = marker if len(points) <= FEW else None
     axes.plot(steps, values, color=colour, lw=1.4, marker=shown, ms=3.5, zorder=3)
     for last in points[-1:]:

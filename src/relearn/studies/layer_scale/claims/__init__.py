@@ -106,8 +106,7 @@ def uniform_branch_ratio(evidence: Evidence) -> Finding:
                     parts[name] = part
                 elif part:
                     beside.append(part)
-    found = finding(parts or {"pre-norm": None})
-    return Finding([*found.parts, *beside], found.missing)
+    return finding(parts or {"pre-norm": None}, beside)
 
 
 def class_attention_helps(evidence: Evidence) -> Finding:

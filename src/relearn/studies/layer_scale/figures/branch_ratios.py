@@ -7,9 +7,9 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import panels
-from relearn.report.figures.style import INK, apply_style, empty_figure, few_numbers, sequential
+from relearn.report.figures.style import INK, apply_style, band, empty_figure, few_numbers, sequential
 from relearn.report.quantities import Evidence
-from relearn.report.runs import Run, select
+from relearn.report.runs import Run, having, select
 
 FIELDS = ("panel", "series", "depth", "layer", "value", "low", "high", "seeds", "runs")
 BARS = "bands: lowest to highest seed"
@@ -38,9 +38,8 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 def _by_depth(artefact: Artefact, row: Row, evidence: Evidence) -> dict[int, list[Run]]:
     found: dict[int, list[Run]] = {}
-    for run in select(evidence.runs, artefact.common, row.where):
-        if run.has("layers.csv"):
-            found.setdefault(int(run.labels["depth"]), []).append(run)
+    for run in having(select(evidence.runs, artefact.common, row.where), "layers.csv"):
+        found.setdefault(int(run.labels["depth"]), []).append(run)
     return found
 
 
@@ -103,7 +102,6 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 def _curve(axes: Any, points: list[dict[str, Any]], look: dict[str, Any]) -> None:
     if not points:
         return
-    layers, values, low, high = ([p[name] for p in points] for name in ("layer", "value", "low", "high"))
-    if max(point["seeds"] for point in points) > 1:
-        axes.fill_between(layers, low, high, color=look["color"], alpha=0.18, lw=0, zorder=2)
+    layers, values = ([p[name] for p in points] for name in ("layer", "value"))
+    band(axes, points, "layer", look["color"], 0.18)
     axes.plot(layers, values, lw=1.2, mfc="white" if look["ms"] > 3 else None, zorder=3, **look)

@@ -16,10 +16,10 @@ from relearn.report.figures.style import (
     empty_figure,
     in_percent,
     number,
-    plural,
     sequential,
 )
 from relearn.report.quantities import Evidence
+from relearn.report.views.names import plural
 
 FIELDS = (
     *("panel", "series", "depth", "value", "low", "high", "seeds", "diverged", "not_converged", "chance"),

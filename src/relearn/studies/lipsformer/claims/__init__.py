@@ -9,7 +9,7 @@ from typing import Any
 from relearn.report.cases import Row, cases, counter_example
 from relearn.report.comparisons import Exact, Finding
 from relearn.report.quantities import Evidence
-from relearn.report.runs import Run, select
+from relearn.report.runs import folders, having, select
 from relearn.studies.lipsformer.claims import trained
 
 OURS = "LipsFormer-"
@@ -203,11 +203,9 @@ power = trained.power
 
 def _count_rows(evidence: Evidence) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Rows of counts.csv by network."""
-    runs: list[Run] = [
-        run for run in select(evidence.runs, {"step": "count_params_flops"}) if run.has("counts.csv")
-    ]
+    runs = having(select(evidence.runs, {"step": "count_params_flops"}), "counts.csv")
     rows = {row["network"]: row for run in runs for row in run.rows("counts.csv")}
-    return rows, tuple(run.folder for run in runs)
+    return rows, folders(runs)
 
 
 def _other(name: str, row: Row) -> bool:

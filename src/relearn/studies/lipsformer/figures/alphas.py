@@ -6,10 +6,9 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.over_seeds import by_place, spread
-from relearn.report.figures.panels import by_row, panels, rows_to_draw
+from relearn.report.figures.panels import by_row, panels, rows_to_draw, runs_of
 from relearn.report.figures.style import COLOURS, apply_style, empty_figure
 from relearn.report.quantities import Evidence
-from relearn.report.runs import select
 
 FIELDS = ("panel", "series", "epoch", "mean", "std", "seeds", "runs")
 BARS = "bars or thin lines: mean ± standard deviation of |α| within a stage"
@@ -28,7 +27,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
-    runs = select(evidence.runs, artefact.common, row.where, column.where)
+    runs = runs_of(artefact, row, column, evidence)
     means, stds = (
         by_place(
             runs,

@@ -10,19 +10,19 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.classified import guess
 from relearn.report.figures.over_seeds import by_place, spread
-from relearn.report.figures.panels import by_column, panels
+from relearn.report.figures.panels import by_column, panels, runs_of
 from relearn.report.figures.style import (
     COLOURS,
     MUTED,
     apply_style,
+    band,
     chance_line,
     empty_figure,
     in_percent,
     number,
-    plural,
 )
 from relearn.report.quantities import Evidence
-from relearn.report.runs import select
+from relearn.report.views.names import plural
 
 FIELDS = ("panel", "series", "epoch", "value", "low", "high", "seeds", "diverged", "chance", "runs")
 BARS = "bands: lowest to highest seed"
@@ -44,7 +44,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
-    runs = select(evidence.runs, artefact.common, row.where, column.where)
+    runs = runs_of(artefact, row, column, evidence)
     lines = [[run for run in runs if not run.diverged], *([run] for run in runs if run.diverged)]
     level = guess(evidence) if column.unit == "fraction" else None
     found = []
@@ -112,15 +112,14 @@ def _limits(points: list[dict[str, Any]]) -> tuple[float, float]:
 
 
 def _curve(axes: Any, network: str, points: list[dict[str, Any]], top: float) -> None:
-    epochs, values, low, high = ([p[name] for p in points] for name in ("epoch", "value", "low", "high"))
+    epochs, values = ([p[name] for p in points] for name in ("epoch", "value"))
     stroke = _stroke(network)
     if points[0]["diverged"]:
         axes.plot(epochs, values, zorder=3, **{**stroke, "lw": 1})
         last = max((at for at, value in enumerate(values) if value <= top), default=0)
         axes.plot(epochs[last], min(values[last], top), marker="X", ms=8, color=stroke["color"], zorder=4)
         return
-    if max(point["seeds"] for point in points) > 1:
-        axes.fill_between(epochs, low, high, color=stroke["color"], alpha=0.15, lw=0, zorder=2)
+    band(axes, points, "epoch", stroke["color"])
     axes.plot(epochs, values, marker="o" if len(points) <= FEW else None, ms=2.8, zorder=3, **stroke)
 
 

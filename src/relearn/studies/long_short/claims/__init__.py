@@ -17,7 +17,7 @@ from relearn.report.comparisons import Comparison, Finding, finding
 from relearn.report.derived import rows_of
 from relearn.report.leaderboard import Board
 from relearn.report.quantities import Evidence
-from relearn.report.runs import select
+from relearn.report.runs import folders, select
 from relearn.report.seeds import Sample, average, difference, sample
 from relearn.report.statistics import Interval
 from relearn.report.verdicts import Above, Below, Side, Within
@@ -117,8 +117,7 @@ def beats_full_on_lra(evidence: Evidence) -> Finding:
         _mean_apart(evidence, f"{left} - {right}", left, right, decides=False)[0]
         for left, right in [*((BEST, baseline) for baseline in BASELINES), *((OURS, one) for one in ALSO)]
     ]
-    found = finding(parts)
-    return Finding([*found.parts, *(part for part in also if part)], [*found.missing, *short])
+    return finding(parts, also, short)
 
 
 def _mean_apart(
@@ -247,8 +246,8 @@ def _size(evidence: Evidence, decides: bool) -> Comparison | None:
         return None
     millions = round(float(counts[0] or 0.0) / 1e6, 2)
     side: Side = Within(PRINTED_MILLIONS - 0.5, PRINTED_MILLIONS + 0.5)
-    folders = tuple(run.folder for run in runs)
-    return _exact_comparison("millions of parameters", millions, side, "millions", folders, (), decides)
+    name = "millions of parameters"
+    return _exact_comparison(name, millions, side, "millions", folders(runs), (), decides)
 
 
 def less_oversmoothing(evidence: Evidence) -> Finding:
@@ -278,8 +277,7 @@ def less_oversmoothing(evidence: Evidence) -> Finding:
                 parts[name] = part
             else:
                 also.append(part)
-    found = finding(parts)
-    return Finding([*found.parts, *(part for part in also if part)], found.missing)
+    return finding(parts, also)
 
 
 PREDICATES: dict[str, Callable[[Evidence], Finding]] = {

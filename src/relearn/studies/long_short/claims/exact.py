@@ -9,7 +9,7 @@ from typing import Any
 from relearn.report.comparisons import Exact, Finding
 from relearn.report.derived import rows_of
 from relearn.report.quantities import Evidence
-from relearn.report.runs import Run, select
+from relearn.report.runs import Run, folders, having, select
 from relearn.report.statistics import log_slope
 
 LINEAR, QUADRATIC = 1.15, 1.7  # log-log slopes: at most, at least
@@ -39,11 +39,8 @@ def linear_cost(evidence: Evidence) -> Finding:
     Long-short attention is judged with a cache as long as the input, as in training, with a cache of one window, and without a cache.
     A curve counts as full size if its layers have the published sizes and it reaches the longest published length.
     """
-    runs = [
-        run
-        for run in _of(evidence, {"step": "benchmark_attention", "protocol": "curve"})
-        if run.has("cost.csv")
-    ]
+    curves = select(evidence.runs, {"step": "benchmark_attention", "protocol": "curve"})
+    runs = having(curves, "cost.csv")
     if not runs:
         return Finding(missing=["no runs for the curves of figure 5.5"])
     parts, missing = [], []
@@ -60,7 +57,7 @@ def linear_cost(evidence: Evidence) -> Finding:
                 f"{run.settings.get('layers')} layers of {run.settings.get('dim')}" for run in runs
             )
             notes = (*found, *_as_in_figure(runs, attention), f"lengths: {reached}; {sizes}")
-            parts.append(Exact(words, len(found), failures, whole, _folders(runs), notes))
+            parts.append(Exact(words, len(found), failures, whole, folders(runs), notes))
     return Finding(parts, missing)
 
 
@@ -119,22 +116,18 @@ def dual_norm_aligns(evidence: Evidence) -> Finding:
     )
     parts, missing = [], []
     for variant, words, good in sides:
-        runs = [
-            run
-            for run in _of(evidence, {"step": "initial_norms", "variant": variant})
-            if run.has("norms.csv")
-        ]
+        runs = having(select(evidence.runs, {"step": "initial_norms", "variant": variant}), "norms.csv")
         ratios = _ratios(runs)
         if not ratios:
             missing.append(f"no runs for {words}")
             continue
         failed = [name for name, ratio in ratios.items() if not good(ratio)]
         notes = [_spread(ratios)]
-        small = _ratios(_of(evidence, {"step": "train_long_char_lm", "variant": variant}))
+        small = _ratios(select(evidence.runs, {"step": "train_long_char_lm", "variant": variant}))
         if small:
             notes.append(f"networks that were trained, before training: {_spread(small)}")
         whole = all(round((run.metrics.get("parameters_count") or 0) / 1e6) in MILLIONS for run in runs)
-        parts.append(Exact(words, len(ratios), len(failed), whole, _folders(runs), tuple(notes)))
+        parts.append(Exact(words, len(ratios), len(failed), whole, folders(runs), tuple(notes)))
     return Finding(parts, missing)
 
 
@@ -142,8 +135,7 @@ def _ratios(runs: Sequence[Run]) -> dict[str, float]:
     """Ratios before training, by stream, seed, layer and part."""
     return {
         f"{run.labels['dataset']}, seed {run.seed}, layer {row['layer']}, {of}": float(row[name])
-        for run in runs
-        if run.has("norms.csv")
+        for run in having(runs, "norms.csv")
         for row in rows_of(run, "norms.csv", moment="start")
         for of, name in (("keys", "ratio"), ("values", "value_ratio"))
         if row.get(name) is not None
@@ -160,9 +152,7 @@ def lra_flops(evidence: Evidence) -> Finding:
 
     The other rows of the table are reported in a note.
     """
-    runs = [
-        run for run in _of(evidence, {"step": "count_params_flops", "family": "lra"}) if run.has("counts.csv")
-    ]
+    runs = having(select(evidence.runs, {"step": "count_params_flops", "family": "lra"}), "counts.csv")
     rows = [
         row for run in runs for row in rows_of(run, "counts.csv") if row["printed_flops_giga"] is not None
     ]
@@ -184,19 +174,19 @@ def lra_flops(evidence: Evidence) -> Finding:
         if (name, task) not in there
     ]
     words = f"multiply-adds within {100 * WITHIN:g}% of those printed"
-    return Finding([Exact(words, len(own), failures, True, _folders(runs), tuple(notes))], missing)
+    return Finding([Exact(words, len(own), failures, True, folders(runs), tuple(notes))], missing)
 
 
 def flops_of(evidence: Evidence) -> tuple[Mapping[tuple[str, str], float], tuple[str, ...]]:
     """Multiply-adds in 10^9 by attention and task, and the runs that counted them."""
-    runs = _of(evidence, {"step": "count_params_flops", "family": "lra"})
+    runs = select(evidence.runs, {"step": "count_params_flops", "family": "lra"})
     found = {
         (str(row["model"]), str(row["task_or_input"])): float(row["flops_count"]) / 1e9
         for run in runs
         for row in rows_of(run, "counts.csv")
         if row["flops_count"] is not None
     }
-    return found, _folders(runs)
+    return found, folders(runs)
 
 
 def _near(row: Mapping[str, Any]) -> bool:
@@ -213,11 +203,3 @@ def _described(row: Mapping[str, Any]) -> str:
 
 def _longest(run: Run, attention: str) -> int:
     return max((int(row["length"]) for row in rows_of(run, "cost.csv", attention=attention)), default=0)
-
-
-def _of(evidence: Evidence, where: Mapping[str, str]) -> list[Run]:
-    return select(evidence.runs, where)
-
-
-def _folders(runs: Sequence[Run]) -> tuple[str, ...]:
-    return tuple(run.folder for run in runs)

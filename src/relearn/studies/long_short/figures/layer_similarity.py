@@ -7,9 +7,10 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import by_row, empty
-from relearn.report.figures.style import COLOURS, INK, apply_style, empty_figure, number, plural
+from relearn.report.figures.style import COLOURS, INK, apply_style, band, empty_figure, number
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
+from relearn.report.views.names import plural
 
 FIELDS = ("panel", "series", "layer", "value", "low", "high", "seeds", "runs")
 BARS = "bands: lowest to highest seed"
@@ -88,9 +89,8 @@ def _curve(axes: Any, points: list[dict[str, Any]], row: Row, panel: str, colour
     line = [point for point in points if (point["series"], point["panel"]) == (row.id, panel)]
     if not line:
         return
-    layers, values, low, high = ([p[name] for p in line] for name in ("layer", "value", "low", "high"))
-    if max(point["seeds"] for point in line) > 1:
-        axes.fill_between(layers, low, high, color=colour, alpha=0.15, lw=0, zorder=2)
+    layers, values = ([p[name] for p in line] for name in ("layer", "value"))
+    band(axes, line, "layer", colour)
     axes.plot(layers, values, color=colour, lw=1.5, ms=4, zorder=3, **_look(panel))
     for point in line:
         value = number(point["value"], point["low"], point["high"])

@@ -11,9 +11,10 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import COLOURS, MUTED, apply_style, empty_figure, number, plural
+from relearn.report.figures.style import COLOURS, MUTED, apply_style, band, empty_figure, number
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
+from relearn.report.views.names import plural
 
 FIELDS = ("panel", "series", "of", "place", "value", "low", "high", "seeds", "diverged", "runs")
 BARS = "bands: lowest to highest seed"
@@ -128,12 +129,11 @@ def _stroke(row: Row, of: str = KEYS) -> dict[str, Any]:
 def _curves(axes: Any, row: Row, points: list[dict[str, Any]]) -> None:
     for of, runs in dict.fromkeys((point["of"], point["runs"]) for point in points):
         line = [point for point in points if (point["of"], point["runs"]) == (of, runs)]
-        places, values, low, high = ([p[name] for p in line] for name in ("place", "value", "low", "high"))
+        places, values = ([p[name] for p in line] for name in ("place", "value"))
         stroke = _stroke(row, of)
         if len(line) > FEW:
             stroke["marker"] = None
-        if max(point["seeds"] for point in line) > 1:
-            axes.fill_between(places, low, high, color=stroke["color"], alpha=0.15, lw=0, zorder=2)
+        band(axes, line, "place", stroke["color"])
         axes.plot(places, values, zorder=3, **stroke)
         for point in line if len(line) <= FEW else line[-1:]:
             value = number(point["value"], point["low"], point["high"])

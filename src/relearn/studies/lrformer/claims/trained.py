@@ -21,7 +21,7 @@ from relearn.report import classified
 from relearn.report.artefacts import Where
 from relearn.report.comparisons import Comparison, Finding, finding
 from relearn.report.quantities import Evidence
-from relearn.report.runs import Run, select
+from relearn.report.runs import Run, folders, select
 from relearn.report.seeds import Sample, difference
 from relearn.report.verdicts import Above
 
@@ -53,8 +53,7 @@ def gp_is_distance_aware(evidence: Evidence) -> Finding:
             spread = _detection(evidence, gp[1], VARIANCE)
             title = f"{name}: AUROC by variance, GP - dense by entropy"
             beside.append(_apart(title, gp[0], dense[0], spread, theirs, decides=False))
-    found = finding(parts or {"a Gaussian-process head": None})
-    return Finding([*found.parts, *(part for part in beside if part)], found.missing)
+    return finding(parts or {"a Gaussian-process head": None}, beside)
 
 
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
@@ -99,11 +98,10 @@ def _rise(
                 f"seed {run.seed}: {near[run.seed]:.3f} to {far[run.seed]:.3f} nats at {path[-1]['distance']:g} deviations, "
                 f"does not fall in {sum(grows)} of {len(grows)} steps"
             )
-    folders = tuple(run.folder for run in runs)
     return difference(
         words,
-        Sample(name, far, folders),
-        Sample(name, near, folders),
+        Sample(name, far, folders(runs)),
+        Sample(name, near, folders(runs)),
         Above(0.0),
         unit="nats",
         role=classified.STEP,

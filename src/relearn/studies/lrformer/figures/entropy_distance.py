@@ -6,10 +6,9 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures.panels import by_column, in_lines, panels
-from relearn.report.figures.style import SMALL, apply_style, empty_figure, in_percent
+from relearn.report.figures.panels import by_column, in_lines, panels, runs_of
+from relearn.report.figures.style import SMALL, apply_style, band, empty_figure, in_percent
 from relearn.report.quantities import Evidence
-from relearn.report.runs import select
 from relearn.studies.lrformer.figures.heads import stroke, with_points
 
 FIELDS = ("panel", "series", "distance", "entropy_share", "low", "high", "variance", "seeds", "runs")
@@ -22,8 +21,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
-    chosen = select(evidence.runs, artefact.common, row.where, column.where)
-    runs = [run for run in chosen if run.has("distance.csv") and not run.diverged]
+    runs = [run for run in runs_of(artefact, row, column, evidence, "distance.csv") if not run.diverged]
     shares: dict[float, list[float]] = defaultdict(list)
     spreads: dict[float, list[float]] = defaultdict(list)
     for run in runs:
@@ -66,11 +64,8 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         for axes, _, here in panels(grid, columns, points, "Distance, σ (log)", in_lines):
             for row in artefact.rows:
                 line = [point for point in here if point["series"] == row.id]
-                xs, ys, low, high = (
-                    [p[k] for p in line] for k in ("distance", "entropy_share", "low", "high")
-                )
-                if max((point["seeds"] for point in line), default=0) > 1:
-                    axes.fill_between(xs, low, high, color=stroke(row.id)["color"], alpha=0.15, lw=0)
+                xs, ys = ([p[k] for p in line] for k in ("distance", "entropy_share"))
+                band(axes, line, "distance", stroke(row.id)["color"], zorder=1)
                 axes.plot(xs, ys, zorder=3, clip_on=False, **stroke(row.id))
             distances = sorted({point["distance"] for point in here})
             nearest = next((value for value in distances if value > 0), 1.0)

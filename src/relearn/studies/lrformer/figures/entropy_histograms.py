@@ -6,10 +6,9 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures.panels import by_column, empty
+from relearn.report.figures.panels import by_column, empty, runs_of
 from relearn.report.figures.style import INK, SHADE, apply_style, empty_figure, in_percent
 from relearn.report.quantities import Evidence
-from relearn.report.runs import select
 from relearn.studies.lrformer.figures.heads import with_points
 
 FIELDS = ("row", "panel", "set", "low", "high", "share", "seeds", "runs")
@@ -31,8 +30,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _panel(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
-    chosen = select(evidence.runs, artefact.common, row.where, column.where)
-    runs = [run for run in chosen if run.has("scores.csv") and not run.diverged]
+    runs = [run for run in runs_of(artefact, row, column, evidence, "scores.csv") if not run.diverged]
     shares: dict[tuple[str, float, float], list[float]] = defaultdict(list)
     for run in runs:
         totals: dict[str, int] = defaultdict(int)

@@ -7,19 +7,11 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.classified import guess
-from relearn.report.figures.panels import by_column, panels
-from relearn.report.figures.style import (
-    MUTED,
-    apply_style,
-    chance_line,
-    empty_figure,
-    in_percent,
-    number,
-    plural,
-)
+from relearn.report.figures.panels import by_column, panels, runs_of
+from relearn.report.figures.style import MUTED, apply_style, chance_line, empty_figure, in_percent, number
 from relearn.report.quantities import Evidence
-from relearn.report.runs import select
 from relearn.report.statistics import wilson
+from relearn.report.views.names import plural
 from relearn.studies.lrformer.figures.heads import stroke, with_points
 
 FIELDS = (
@@ -37,8 +29,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
-    chosen = select(evidence.runs, artefact.common, row.where, column.where)
-    runs = [run for run in chosen if run.has("calibration.csv") and not run.diverged]
+    runs = [run for run in runs_of(artefact, row, column, evidence, "calibration.csv") if not run.diverged]
     counts: dict[int, float] = defaultdict(float)
     sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for run in runs:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from relearn.report.comparisons import DIFFERENCE, Comparison, Exact, Finding, finding, paired_difference
 from relearn.report.quantities import Evidence, Trial
-from relearn.report.runs import select
+from relearn.report.runs import folders, select
 from relearn.report.verdicts import Above, Below, Within
 from relearn.studies.poisoning.claims.victim_loss import victim_losses
 from relearn.studies.poisoning.evidence import black_box_victims
@@ -153,5 +153,4 @@ def hull_proposition(evidence: Evidence) -> Finding:
                 notes.append(f"the proof's classifier, as {words}, separates {separated} (erratum Z2)")
     notes.insert(0, f"{inside} targets inside the hull, {outside} outside")
     full = all(run.settings.get(name, 0) >= size for run in runs for name, size in HULL_SIZE.items())
-    folders = tuple(run.folder for run in runs)
-    return Finding([Exact("linear program", inside + outside, failures, full, folders, tuple(notes))])
+    return Finding([Exact("linear program", inside + outside, failures, full, folders(runs), tuple(notes))])

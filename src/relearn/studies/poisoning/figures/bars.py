@@ -15,12 +15,12 @@ from relearn.report.figures.style import (
     in_percent,
     not_run,
     number,
-    plural,
     two_lines,
 )
 from relearn.report.quantities import Evidence
 from relearn.report.statistics import wilson
 from relearn.report.table import by_member
+from relearn.report.views.names import plural
 from relearn.studies.poisoning.evidence import black_box_victims
 
 FIELDS = (

@@ -8,7 +8,7 @@ from typing import Any
 from relearn.report.artefacts import Artefact
 from relearn.report.figures.style import COLOURS, apply_style, empty_figure, not_run
 from relearn.report.quantities import Evidence
-from relearn.report.runs import select
+from relearn.report.runs import having, select
 
 FIELDS = ("attack", "dropout", "network", "iteration", "loss", "seeds", "runs")
 WITHOUT = "_no_dropout"  # suffix of attacks crafted on substitutes without Dropout
@@ -23,7 +23,7 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     found = []
     for row in artefact.rows:
         values: dict[tuple[str, int], list[float]] = defaultdict(list)
-        runs = [run for run in select(evidence.runs, *artefact.where, row.where) if run.has("history.csv")]
+        runs = having(select(evidence.runs, *artefact.where, row.where), "history.csv")
         for run in runs:
             if run.diverged:
                 continue

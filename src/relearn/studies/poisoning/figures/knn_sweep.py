@@ -17,8 +17,8 @@ from relearn.report.figures.style import (
     in_percent,
     not_run,
     number,
-    plural,
 )
+from relearn.report.views.names import plural
 from relearn.studies.poisoning.figures.sweeps import FIELDS, POOLED, points
 
 __all__ = ["FIELDS", "draw", "points"]
