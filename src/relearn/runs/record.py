@@ -199,8 +199,8 @@ class Run:
 
     def _same(self, other: Mapping[str, Any]) -> bool:
         """Whether a spool or a record was made with this code and these inputs, so that its work can be continued."""
-        same_code = self._code_version and other["code"]["version"] == self._code_version
-        return bool(same_code) and _shas(other["inputs"]) == _shas(self._body["inputs"])
+        same_code = other["code"]["version"] == self._code_version != ""
+        return same_code and _shas(other["inputs"]) == _shas(self._body["inputs"])
 
     def _same_record(self) -> Record | None:
         try:
@@ -308,18 +308,13 @@ class Run:
         )  # again, because the device is in use now
         code = {**self._body["code"], "packages": provenance.packages()}
         cost = self._meter.read(self.device)
-        for key in ("wall_s", "cpu_s", "device_s"):
-            if cost[key] is not None:  # device_s on a CPU
-                cost[key] += self._spent.get(key, 0.0)
+        known = [key for key in self._spent if cost[key] is not None]  # device_s is None on a CPU
+        cost |= {key: cost[key] + self._spent[key] for key in known}
         cost |= {"started": self._began, "ended": datetime.now(UTC).isoformat(timespec="microseconds")}
         body = {**self._body, "outputs": outputs, "code": code, "machine": machine, "cost": cost}
-        body |= {
-            "outcome": outcome,
-            "outcome_step": outcome_step,
-            "outcome_reason": outcome_reason,
-            "metrics": numbers,
-        }
-        body |= {"threat_model": None if threat_model is None else dict(threat_model), "notes": remarks}
+        body |= {"outcome": outcome, "outcome_step": outcome_step, "outcome_reason": outcome_reason}
+        body |= {"metrics": numbers, "threat_model": None if threat_model is None else dict(threat_model)}
+        body |= {"notes": remarks}
         body["sha256"] = checksum(body)
         text = json.dumps(body, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
         write(self.out / NAME, text.encode("ascii"))
@@ -351,8 +346,8 @@ class Run:
                 if not (self.out / NAME).exists():  # outputs without a record may be incomplete
                     for path in self._outputs.values():
                         path.unlink(missing_ok=True)
-                cost = self._meter.read(self.device)
-                spent = {key: cost[key] for key in ("cpu_s", "device_s")}
+                now = self._meter.read(self.device)
+                spent = {"cpu_s": now["cpu_s"], "device_s": now["device_s"]}
                 if error is None:
                     self._spool.end(spool.FAILED, "the step ended without calling finish", **spent)
                     raise RecordError(
