@@ -10,6 +10,7 @@ from relearn import cli
 from relearn.cli.power import judge
 from relearn.report import claims_file
 from relearn.runs.run_store import Store
+from relearn.studies import parameters
 
 ROOT = Path(__file__).parents[1]
 FILES = 1_600
@@ -71,7 +72,7 @@ def test_points_of_every_figure_are_there(folder: Path) -> None:
 @pytest.mark.parametrize("folder", RENDERED, ids=lambda path: path.name)
 def test_the_published_verdicts_are_those_of_the_current_rules(folder: Path) -> None:
     """Where this fails after an edit of a rule: `relearn publish --scale mini --from results/published/mini`, and the analyses."""
-    judged, _ = judge(folder.name, folder)
+    judged, _ = judge(parameters.load(ROOT / "params.yaml", scale=folder.name), folder)
     verdicts = {(one.section, one.id): (one.verdict, one.provisional) for one in judged}
     published = claims_file.read(folder / "claims.json")["claims"]
     assert verdicts == {

@@ -190,5 +190,8 @@ def test_a_touched_file_has_the_same_contents(tmp_path: Path, monkeypatch: pytes
     file.write_text("x = 2\n")
     assert planned_source.contents() != contents
     file.write_text("x = 1\n")
+    (tmp_path / ".#one.py").symlink_to("nobody@nowhere")  # an editor's lock
+    (tmp_path / "gone.py").symlink_to("nowhere")
+    assert planned_source.contents() == contents
     file.rename(tmp_path / "one.py")
     assert planned_source.contents() != contents

@@ -210,6 +210,14 @@ def test_a_verdict_that_changes_is_named(published: Path, tmp_path: Path, capsys
     assert contents(target) == contents(published)
 
 
+def test_runs_that_are_no_longer_planned_stay_behind(results: Path, tmp_path: Path, capsys: Any) -> None:
+    source = Path(shutil.copytree(results, tmp_path / "results"))
+    measure(source, "not_an_attack", "b" * 40)
+    assert run("publish", "--from", str(source), "--to", str(tmp_path / "set")) == 0
+    held = {one["labels"]["attack"] for one in Store(tmp_path / "set").read_all()[0]}
+    assert held == {"convex_polytope", "feature_collision"}
+
+
 @pytest.mark.usefixtures("all_planned")
 def test_a_study_is_published_in_parts(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     first, later, target = (tmp_path / name for name in ("first", "later", "set"))

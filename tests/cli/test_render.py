@@ -123,7 +123,7 @@ def test_runs_that_are_no_longer_planned_are_left_out_and_named(first, capsys):
     finally:
         shutil.rmtree(root / other)
     out = capsys.readouterr().out
-    assert f"left out: 1 run that {REPOSITORY / 'params.yaml'} no longer plans, such as {other}/seed0" in out
+    assert f"left out: 1 run that the parameters no longer plan, such as {other}/seed0" in out
     assert "2 of 16 cells measured" in out
 
 

@@ -67,14 +67,14 @@ def test_a_transformer_in_closed_form_grows_with_the_square_of_the_length() -> N
 
 def test_counts_are_kept_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     net = Net("somewhere:create", {"a": 1}, (3, 8, 8))
-    monkeypatch.setattr(counts, "own_file", lambda: tmp_path / "counts.json")
+    monkeypatch.setattr(counts, "own_file", lambda: tmp_path / "counts.json.xz")
     counts.table.cache_clear()
     assert counts.counts_of(net) is None
     counts.keep({counts.key(net): Counts(1.0, 2.0, 3.0, 4.0, 5.0)}, counts.own_file())
     assert counts.counts_of(net) == Counts(1.0, 2.0, 3.0, 4.0, 5.0)
     counts.own_file().write_text("[")
     counts.table.cache_clear()
-    with pytest.raises(ValueError, match=r"counts.json: found .*allowed: the table that"):
+    with pytest.raises(ValueError, match=r"counts.json.xz: found .*allowed: the table that"):
         counts.table()
     monkeypatch.undo()
     counts.table.cache_clear()

@@ -294,13 +294,6 @@ def test_work_of_other_code_or_other_inputs_is_not_resumed(change: str) -> None:
     assert story(run).attempts == 1 and story(run).points == {}
 
 
-def test_work_of_unknown_code_is_not_resumed() -> None:
-    die(make(code_version=""), 4)
-    with make(code_version="") as run:
-        assert (run.attempt, list(run.work.iterdir())) == (1, [])
-        run.finish({})
-
-
 def test_a_finished_run_that_runs_again_starts_from_scratch() -> None:
     before = record.read(finished().out)
     with make() as run:

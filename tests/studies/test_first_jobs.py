@@ -69,6 +69,8 @@ SLOW: dict[str, list[Job]] = {
         *(("initialise", {"initialisation": name}, PREPARED) for name in ("gradinit", "metainit", "lsuv")),
         ("initialise_imagenet", {"initialisation": "gradinit"}, PREPARED),
         ("initialise_translation", {"initialisation": "gradinit"}, PREPARED),
+        ("tune_initialise_translation", {"initialisation": "admin"}, PREPARED),
+        ("tune_train_translation", {"initialisation": "admin"}, BEGUN),
         ("train_from_init", {"initialisation": "kaiming"}, BEGUN),
         ("train_from_init_imagenet", {"initialisation": "kaiming"}, BEGUN),
         ("gradient_statistics", {"initialisation": "kaiming"}, PREPARED),

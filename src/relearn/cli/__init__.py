@@ -254,6 +254,7 @@ def run_step(study: Study, args: argparse.Namespace) -> int:
     from relearn.cli import planned_source, processes
     from relearn.cli.step_inputs import Inputs, settings_of
     from relearn.runs import console, plugins, record
+    from relearn.runs.code_version import code_version
     from relearn.runs.devices import acquire, jobs_per_device
     from relearn.runs.follower import Follower
 
@@ -262,7 +263,8 @@ def run_step(study: Study, args: argparse.Namespace) -> int:
     if plugins.needed(args.code):
         plugins.register()
     step, words = import_module(study.steps[args.step]), f"{study.name} {args.step}"
-    planned_source.check(args.out, args.scale, args.code)
+    by_hand = not args.code
+    args.code = args.code or code_version(study.steps[args.step])
     jobs, count = args.jobs_per_device or jobs_per_device(), _cuda_devices(args.device)
     with contextlib.ExitStack() as stack:
         stack.enter_context(console.tee(args.log))
@@ -271,8 +273,10 @@ def run_step(study: Study, args: argparse.Namespace) -> int:
         if processes.launched():  # the launcher holds the devices
             device, together = stack.enter_context(processes.group(args.device))
         else:
-            asked = args.device if step.NEEDS_TORCH else "cpu"
+            asked = "cpu" if args.device.startswith("cuda") and not step.NEEDS_TORCH else args.device
             device = stack.enter_context(acquire(asked, jobs=jobs, count=count))
+        if not by_hand:
+            planned_source.check(args.out, args.scale, args.code)
         if step.NEEDS_TORCH:
             import torch
 

@@ -7,13 +7,16 @@ numbers, once with every number equal to 1, because some read further runs only 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run
+from relearn.runs.run_store import is_store
+from relearn.studies import STUDIES
+from relearn.studies.study import load
 
 if TYPE_CHECKING:
     from relearn.studies.family import Family
@@ -118,6 +121,21 @@ def asked_by(call: Callable[[Evidence], Any], runs: list[PlannedRun]) -> tuple[l
     if failures < 2:
         return [run for run in runs if run.path in asked], True
     return [run for run in runs if run.step in steps or not steps], False
+
+
+def still_planned(runs: Sequence[Run], values: Mapping[str, Any], source: Path) -> tuple[list[Run], str]:
+    """The runs below ``source`` that the parameters plan, and a line about the others, such as those of a seed that was taken out.
+
+    Runs of other parameters would count in every mean. A published set keeps its runs, since it does not change with params.yaml.
+    """
+    if is_store(source):
+        return [*runs], ""
+    plan = (load(study).part("plan").plan(values, values["scale"]) for study in STUDIES)
+    planned = planned_settings(family for part in plan for family in part.values())
+    others = [run.folder for run in runs if planned(run.folder) is None]
+    many = "1 run" if len(others) == 1 else f"{len(others)} runs"
+    line = f"{many} that the parameters no longer plan, such as {others[0]}" if others else ""
+    return [run for run in runs if planned(run.folder) is not None], line
 
 
 def planned_settings(families: Iterable[Family]) -> Callable[[str], Mapping[str, Any] | None]:

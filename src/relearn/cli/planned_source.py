@@ -2,7 +2,8 @@
 
 An engine plans all jobs once and passes each its code version. If a step is edited while jobs run and the edit is
 reverted later, its results would count as made by the code that is there then. So the engine also passes a mark of the
-package's files in RELEARN_PLANNED_SOURCE, and a job whose files have another mark computes its code version anew.
+package's files in RELEARN_PLANNED_SOURCE, and a job whose files have another mark computes its code version anew, once it
+has its device. What it has loaded by then it keeps, so a later edit does no harm, except to a module that the step loads later.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ def contents() -> str:
     """A hash of what the package's files contain and of their names below the package."""
     found = hashlib.sha256()
     for path, *_ in sorted(source_files(str(PACKAGE))):
-        found.update(f"{Path(path).relative_to(PACKAGE).as_posix()}\0".encode())
-        found.update(hashlib.sha256(Path(path).read_bytes()).digest())
+        with contextlib.suppress(FileNotFoundError):  # replaced at this moment
+            content = hashlib.sha256(Path(path).read_bytes()).digest()
+            found.update(f"{Path(path).relative_to(PACKAGE).as_posix()}\0".encode() + content)
     return found.hexdigest()[:16]
 
 
@@ -52,11 +54,14 @@ def check(folder: Path, scale: str, code: str) -> None:
     from relearn.runs import code_version
     from relearn.studies import parameters
 
-    with contextlib.suppress(ValueError):  # params.yaml cannot run now: there is no version to compare with
-        job = planned.jobs_of(parameters.load("params.yaml", scale=scale)).get(folder.as_posix())
-        now = code if job is None else code_version.code_version(*job.modules)
-        if now != code:
-            raise RuntimeError(
-                f"{folder}: its code was edited after the jobs were planned (version {now}, planned {code}); "
-                "start the same command again"
-            )
+    try:
+        values = parameters.load("params.yaml", scale=scale)
+    except ValueError:  # params.yaml cannot run now: there is no version to compare with
+        return
+    job = planned.jobs_of(values).get(folder.as_posix())
+    now = code if job is None else code_version.code_version(*job.modules)
+    if now != code:
+        raise RuntimeError(
+            f"{folder}: its code was edited after the jobs were planned (version {now}, planned {code}); "
+            "start the same command again"
+        )

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from relearn.report.claims import Claim
@@ -47,7 +48,7 @@ def main(args: argparse.Namespace) -> int:
         meant = guess(asked, [name for _, name in ids])
         hint = f", nearest: {meant}" if meant else ""
         raise ValueError(f"claim: found {args.claim!r}{hint}; allowed: a name of `relearn list claims`")
-    judged, runs = judge(scale, args.root or show.runs_of(studies, scale))
+    judged, runs = judge(values, args.root or show.runs_of(studies, scale))
     wanted = [claim for claim in judged if asked in (None, claim.id, f"{claim.section}.{claim.id}")]
     found = undecided.all_of(
         wanted,
@@ -67,21 +68,24 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def judge(scale: str, root: Path) -> tuple[list[Claim], list[Run]]:
-    """The claims of a scale, judged from its records below ``root``; and these records.
+def judge(values: Mapping[str, Any], root: Path) -> tuple[list[Claim], list[Run]]:
+    """The claims at the scale of the parameters, judged from its planned runs below ``root``; and these runs.
 
     Raises:
         ValueError: no valid record.
     """
+    from relearn.cli.planned_runs import still_planned
     from relearn.report import claims, runs
     from relearn.report.quantities import Evidence
     from relearn.studies.study import all_studies
 
+    scale = values["scale"]
     found, problems = runs.load(root, scale)
+    found, unplanned = still_planned(found, values, root)
     if not found:
         first = f"; the first of {len(problems)}: {problems[0]}" if problems else ""
         raise ValueError(f"--root {root}: no sound record of scale {scale}{first}")
-    for problem in problems:
+    for problem in [*problems, *[unplanned] * bool(unplanned)]:
         if not problem.endswith(f", allowed: {scale}"):  # a record of another scale is in order
             print(f"left out: {problem}", file=sys.stderr)
     studies = all_studies()

@@ -76,6 +76,8 @@ def main(args: argparse.Namespace) -> int:
         output_folder.check("--to", args.to)
     asked = argparse.Namespace(**vars(args), root=None, artefact=None, cores=None)
     values, found, problems = render.inputs(asked)
+    if asked.unplanned:
+        print(f"left out: {asked.unplanned}")
     target = args.to or PUBLISHED / asked.scale
     _check(target)
     if args.add and not args.study:

@@ -66,6 +66,7 @@ def main(args: argparse.Namespace) -> int:
         output_folder.check("--root", args.root)
     values, found, problems = inputs(args)
     args.root.mkdir(parents=True, exist_ok=True)
+    problems += [args.unplanned] * bool(args.unplanned)
     for problem in problems:
         print(f"render: left out: {problem}")
     with staged(args.root) as new:
@@ -80,13 +81,15 @@ def main(args: argparse.Namespace) -> int:
 
 
 def inputs(args: argparse.Namespace) -> tuple[dict[str, Any], list[Any], list[str]]:
-    """The parameters, the valid runs of their scale, and a line for each invalid one; fills in ``args``.
+    """The parameters, the valid planned runs of their scale, and a line for each invalid one; fills in ``args``.
+
+    ``args.unplanned`` is a line about runs that are not planned any more, or "".
 
     Raises:
         ValueError: an unknown scale, unreadable parameters, or no record of the scale.
         FileNotFoundError: no folder of records.
     """
-    from relearn.cli.planned_runs import planned_settings
+    from relearn.cli.planned_runs import still_planned
     from relearn.report import runs
     from relearn.runs.run_store import is_store
     from relearn.studies import parameters
@@ -104,21 +107,10 @@ def inputs(args: argparse.Namespace) -> tuple[dict[str, Any], list[Any], list[st
     if not found:
         first = f"; the first of {len(problems)}: {problems[0]}" if problems else ""
         raise ValueError(f"{named}: no sound record of scale {args.scale}{first}")
-    if not is_store(source):  # a published set keeps its runs; a claim of unplanned ones says so
-        planned = planned_settings(_families(values, args.scale))
-        others = [run for run in found if planned(run.folder) is None]
-        found = [run for run in found if planned(run.folder) is not None]
-        if others:
-            problems = [*problems, _unplanned(others, args.params)]
-        if not found:
-            raise ValueError(f"{named}: {problems[-1]}")
+    found, args.unplanned = still_planned(found, values, source)
+    if not found:
+        raise ValueError(f"{named}: {args.unplanned}")
     return values, found, problems
-
-
-def _unplanned(runs: Sequence[Any], params: Path) -> str:
-    """One line about runs of earlier parameters, such as those of a seed that was taken out."""
-    many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-    return f"{many} that {params} no longer plans, such as {runs[0].folder}"
 
 
 def _families(values: dict[str, Any], scale: str) -> list[Any]:

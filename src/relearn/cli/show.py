@@ -110,7 +110,7 @@ def _render(words: list[str]) -> None:
     left_out = [line for line in output.getvalue().splitlines() if line.startswith("render: left out")]
     for line in left_out:
         print(line, file=sys.stderr)
-    if left_out:
+    if [line for line in left_out if "no longer plan" not in line]:
         print("`relearn recover` puts such runs aside; `relearn reproduce` makes them again", file=sys.stderr)
 
 
@@ -120,13 +120,18 @@ def _claim(target: Target, root: Path, scale: str, params: Path) -> str:
     Raises:
         ValueError: no sound record of the claim's study.
     """
+    from relearn.cli.planned_runs import still_planned
     from relearn.report import analysis, claims, claims_formats, runs
     from relearn.report.quantities import Evidence
+    from relearn.studies import parameters
     from relearn.studies.study import load
 
     (study,) = (load(name) for name in target.studies)
     part = study.part("claims")
     found, problems = runs.load(root, scale)
+    found, unplanned = still_planned(found, parameters.load(params, scale), root)
+    if unplanned:
+        print(f"left out: {unplanned}", file=sys.stderr)
     mine = [run for run in found if run.study == study.name]
     if not mine:
         first = f"; the first of {len(problems)}: {problems[0]}" if problems else ""

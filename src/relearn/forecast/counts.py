@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 from collections.abc import Mapping
 from dataclasses import astuple
 from functools import cache
@@ -16,7 +17,7 @@ from pathlib import Path
 from relearn.runs.atomic_files import canonical, write
 from relearn.studies.work import Counts, Net
 
-SHIPPED = Path(__file__).with_name("counts.json")
+SHIPPED = Path(__file__).with_name("counts.json.xz")
 
 
 def key(net: Net) -> str:
@@ -29,7 +30,7 @@ def own_file() -> Path:
     """The file of this user's counts."""
     from relearn.data.cache import cache_folder
 
-    return cache_folder() / "forecast" / "counts.json"
+    return cache_folder() / "forecast" / "counts.json.xz"
 
 
 @cache
@@ -48,17 +49,17 @@ def keep(found: Mapping[str, Counts], path: Path) -> None:
     rows = {name: [_short(value) for value in astuple(one)] for name, one in {**_read(path), **found}.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(f' "{name}": {json.dumps(rows[name])}' for name in sorted(rows))
-    write(path, f"{{\n{lines}\n}}\n".encode())
+    write(path, lzma.compress(f"{{\n{lines}\n}}\n".encode(), preset=9 | lzma.PRESET_EXTREME))
     table.cache_clear()
 
 
 def _read(path: Path) -> dict[str, Counts]:
     try:
-        rows = json.loads(path.read_bytes())
+        rows = json.loads(lzma.decompress(path.read_bytes()))
         return {name: Counts(*row) for name, row in rows.items()}
     except FileNotFoundError:
         return {}
-    except (ValueError, TypeError, AttributeError, OSError) as error:
+    except (ValueError, TypeError, AttributeError, OSError, lzma.LZMAError) as error:
         raise ValueError(
             f"{path}: found {error}, allowed: the table that `relearn plan --calibrate` writes"
         ) from None

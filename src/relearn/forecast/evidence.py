@@ -7,9 +7,9 @@ from the published records by ``relearn plan --evidence``; its file also has the
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
+import lzma
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from relearn.forecast.machine import Machine, processor
 from relearn.runs.atomic_files import canonical, write
 from relearn.studies.work import Job, Net, work_of
 
-SHIPPED = Path(__file__).with_name("evidence.json.gz")
+SHIPPED = Path(__file__).with_name("evidence.json.xz")
 FORMER = Path(__file__).with_name("former_steps.json")
 """Study and step, with the label that tells where one step has become several, as older records call them → today's step."""
 
@@ -137,7 +137,7 @@ def job_of(
 @cache
 def load_shipped() -> tuple[tuple[float, ...], list[Row]]:
     """The efficiencies and the rows of the shipped table."""
-    found = json.loads(gzip.decompress(SHIPPED.read_bytes()))
+    found = json.loads(lzma.decompress(SHIPPED.read_bytes()))
     rows = [Row._make([*row[:-1], row[-1] and Amount(*row[-1])]) for row in found["rows"]]
     return tuple(found["efficiencies"]), rows
 
@@ -151,7 +151,7 @@ def keep(rows: Iterable[Row], efficiencies: Sequence[float], path: Path = SHIPPE
     head = json.dumps([round(one, 4) for one in efficiencies])
     text = ",\n".join(f"  {line}" for line in lines)
     whole = f'{{\n "efficiencies": {head},\n "rows": [\n{text}\n ]\n}}\n'
-    write(path, gzip.compress(whole.encode(), compresslevel=9, mtime=0))
+    write(path, lzma.compress(whole.encode(), preset=9 | lzma.PRESET_EXTREME))
     load_shipped.cache_clear()
 
 

@@ -50,7 +50,9 @@ def write(path: Path, columns: Mapping[str, Sequence[Any]], json_columns: Collec
     arrays = [pyarrow.array(values) for values in columns.values()]
     marked = [name for name in columns if name in json_columns]
     numbers = [
-        name for name, array in zip(columns, arrays) if array.type == pyarrow.float64() and varied(array)
+        name
+        for name, array in zip(columns, arrays)
+        if array.type == pyarrow.int64() or (array.type == pyarrow.float64() and varied(array))
     ]
     table = pyarrow.table(arrays, list(columns))
     with parquet.ParquetWriter(
@@ -62,7 +64,7 @@ def write(path: Path, columns: Mapping[str, Sequence[Any]], json_columns: Collec
         store_schema=False,  # the types are Parquet's own
         data_page_size=2**26,
         use_dictionary=False,  # zstd at this level finds repeated values itself
-        use_byte_stream_split=numbers,  # halves the size of single-precision values stored as double
+        use_byte_stream_split=numbers,  # halves the size of small integers and of single-precision values
     ) as writer:
         writer.write_table(table)
         if marked:

@@ -199,7 +199,7 @@ class Run:
 
     def _same(self, other: Mapping[str, Any]) -> bool:
         """Whether a spool or a record was made with this code and these inputs, so that its work can be continued."""
-        same_code = other["code"]["version"] == self._code_version != ""
+        same_code = other["code"]["version"] == self._code_version
         return same_code and _shas(other["inputs"]) == _shas(self._body["inputs"])
 
     def _same_record(self) -> Record | None:

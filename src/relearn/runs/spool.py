@@ -177,8 +177,8 @@ def tell(path: Path, upto: int | None = None) -> Story | None:
 
 def _spend(story: Story, wall: float, end: Event | None = None) -> None:
     """Add the cost of an attempt; one that was killed without an end line counts until its last line, without its CPU time."""
-    device = wall if str(story.start.get("machine", {}).get("device", "")).startswith("cuda") else 0.0
-    ended = end or {"device_s": device}
+    on_cuda = str(story.start.get("machine", {}).get("device", "")).startswith("cuda")
+    ended = end or {"device_s": max(wall, 0.0) if on_cuda else 0.0}
     spent = {"wall_s": max(wall, 0.0)} | {key: float(ended.get(key) or 0.0) for key in ("cpu_s", "device_s")}
     story.spent = {key: story.spent.get(key, 0.0) + value for key, value in spent.items()}
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from relearn.runs import record
+from relearn.runs.node import __main__ as node_main
 from relearn.runs.node import driver, home, jobs_file, parts, summary
 from relearn.runs.node.driver import Driver
 from relearn.runs.node.jobs_file import NodeJob
@@ -92,6 +93,17 @@ def test_an_input_from_elsewhere_that_has_changed_is_read_again() -> None:
     assert jobs_file.todo([fed, ALONE])[1] == [fed]
     Path("data.bin").unlink()  # what has gone cannot be compared
     assert jobs_file.todo([fed, ALONE])[1] == []
+
+
+def test_parts_of_data_are_unpacked_once_and_new_ones_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "main", lambda: 0)
+    monkeypatch.setattr(sys, "argv", ["run.sh"])
+    for text in ("first", "other"):
+        with parts.Writer(Path(), "pack.data", 10**6) as writer:
+            writer.add("data.txt", text.encode())
+        assert node_main.main() == 0 and Path("data.txt").read_text() == text
+        Path("data.txt").unlink()
+        assert node_main.main() == 0 and not Path("data.txt").exists()
 
 
 def test_a_failed_job_stops_only_those_that_need_it() -> None:

@@ -14,7 +14,7 @@ rank 1 already makes the Jacobian unbounded (erratum K5). Control: the tied laye
 =============  ===================================================================================================
 column         meaning
 =============  ===================================================================================================
-attention      l2 (untied), l2_tied (the control, W^K := W^Q and A_h)
+attention      l2 (untied), l2_tied (the control, W^K := W^Q); both with A_h
 weights        random; rank_one: W^K = I, W^Q = I + e_1 e_1^T (only for D > 1)
 length, dim    N, D (one head)
 spread         :math:`|y_i|_2`

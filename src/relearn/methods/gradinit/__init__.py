@@ -39,7 +39,7 @@ Choices where the text is incomplete, and differences from the released code:
 2. The factors' optimiser: one Adam (text, default) or one with two first moments (``moments="split"``, released).
 3. Bounds: 0.01 for all (text). Released: 0 for biases.
 4. ``clip`` (released: 1, with the loss L̃ divided by η) clamps each factor's derivative. The text names it only where MetaInit gets "the
-   same" (4.3.1.2).
+   same" (4.3.1.2). ``exclude`` keeps parameters as they are; the released code scales linear maps, embeddings and norms only, not w_skip.
    ``divide_by_eta=True`` is the released scaling: it affects the clipping, and how the two kinds of iteration share Adam's second moment.
 5. S and S̃ are the first and the last ⌊n/(2-r)⌋ of a pool of n samples (r = 1/2: two thirds), as released for translation;
    for images the released loader gives halves. For independent samples the distribution is the same.

@@ -28,4 +28,5 @@ def claim_anchor(section: str, name: str) -> str:
 
 def plural(count: float, one: str) -> str:
     """``1 seed`` or ``3 seeds``."""
-    return f"{count:g} {one}{'' if count == 1 else 's'}"
+    shown = f"{count:g}" if count % 1 else f"{count:.0f}"
+    return f"{shown} {one}{'' if count == 1 else 's'}"

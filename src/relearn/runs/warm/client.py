@@ -122,9 +122,12 @@ def source_files(folder: str) -> Iterator[tuple[str, int, int]]:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 yield from source_files(entry.path)
-            elif entry.name.endswith(".py"):
-                facts = entry.stat()
-                yield entry.path, facts.st_mtime_ns, facts.st_size
+            elif entry.name.endswith(".py") and not entry.name.startswith(
+                "."
+            ):  # an editor's lock is a link to nothing
+                with contextlib.suppress(FileNotFoundError):  # replaced at this moment
+                    facts = entry.stat()
+                    yield entry.path, facts.st_mtime_ns, facts.st_size
 
 
 def _counts_threads(name: str) -> bool:

@@ -134,7 +134,7 @@ def rate_of(name: str) -> float | None:
 def arguments_for_translation(own: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The arguments of the initialisation ``name`` for the Transformer; ``gradinit_sgd_lr0.05`` looks ahead with that rate.
 
-    GradInit leaves w_skip at 1 (zhu2022, section 4.3.2).
+    GradInit leaves w_skip at 1, as the released code, which scales linear maps, embeddings and norms only.
     """
     translation = own["translation"]
     if name.startswith("gradinit"):
