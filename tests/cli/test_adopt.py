@@ -349,7 +349,7 @@ def test_checkpoints_that_no_job_continues_are_counted(machines: Machines) -> No
         (machines.there / "results/mini/spool").mkdir(exist_ok=True)
         (machines.there / "results/mini/spool" / f"{name}.jsonl").write_text("{}\n")
     found, strange = place_unfinished(machines.there, PLAN, {})
-    assert (found, strange) == (1, "1 unfinished runs that no job of the DAG makes")
+    assert (found, strange) == (1, "1 unfinished run that no job of the DAG makes")
     assert Path("results/mini/work", PRETRAIN.run, "fit.json").is_file()
 
 

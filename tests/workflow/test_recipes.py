@@ -100,15 +100,21 @@ def plan(params, scale):
     "steps/toss.py": '''"""Toss a coin, ``tosses`` times. Metrics: the share of heads."""
 
 import random
+from dataclasses import dataclass
 
 NEEDS_TORCH = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    tosses: int
 
 
 def run(run, settings, inputs, device, precision):
     """See the module."""
     draw = random.Random(run.seed)
-    heads = sum(draw.random() < 0.5 for _ in range(settings["tosses"]))
-    run.finish({"heads_frac": heads / settings["tosses"]})
+    heads = sum(draw.random() < 0.5 for _ in range(settings.tosses))
+    run.finish({"heads_frac": heads / settings.tosses})
 ''',
     "claims/__init__.py": '"""Predicates of the study: none."""\n\nPREDICATES = {}\n\n\ndef power(comparison, evidence):\n    return []\n',
     "figures/__init__.py": "",

@@ -33,6 +33,7 @@ from typing import Any
 
 from relearn.cli import SCALES, jobs
 from relearn.cli.jobs import Job
+from relearn.report.views.names import plural
 from relearn.runs import record
 from relearn.runs.atomic_files import Lock
 from relearn.runs.node import parts
@@ -318,7 +319,7 @@ def place_unfinished(folder: Path, plan: Sequence[Job], fitting: Mapping[str, Re
                 target = path.relative_to(folder)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 _copy(path, target)
-    return found, f"{len(came)} unfinished runs that no job of the DAG makes" if came else ""
+    return found, f"{plural(len(came), 'unfinished run')} that no job of the DAG makes" if came else ""
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run
+from relearn.report.views.names import plural
 from relearn.runs.run_store import is_store
 from relearn.studies import STUDIES
 from relearn.studies.study import load
 
 if TYPE_CHECKING:
     from relearn.studies.family import Family
+
+
+UNPLANNED = "that the parameters no longer plan"
 
 
 class PlannedRun(Run):
@@ -130,22 +134,21 @@ def still_planned(runs: Sequence[Run], values: Mapping[str, Any], source: Path) 
     """
     if is_store(source):
         return [*runs], ""
-    plan = (load(study).part("plan").plan(values, values["scale"]) for study in STUDIES)
-    planned = planned_settings(family for part in plan for family in part.values())
+    planned = planned_settings(values)
     others = [run.folder for run in runs if planned(run.folder) is None]
-    many = "1 run" if len(others) == 1 else f"{len(others)} runs"
-    line = f"{many} that the parameters no longer plan, such as {others[0]}" if others else ""
+    line = f"{plural(len(others), 'run')} {UNPLANNED}, such as {others[0]}" if others else ""
     return [run for run in runs if planned(run.folder) is not None], line
 
 
-def planned_settings(families: Iterable[Family]) -> Callable[[str], Mapping[str, Any] | None]:
-    """Maps the folder of a run, relative to the results root, to the settings that it would have now; None if it is not planned."""
+def planned_settings(values: Mapping[str, Any]) -> Callable[[str], Mapping[str, Any] | None]:
+    """For these parameters: maps the folder of a run, below the results root, to the settings it would have now; None if unplanned."""
     known = {
         f"runs/{family.files['record'].format(**cell).partition('/runs/')[2].removesuffix('/record.json')}": (
             family,
             cell,
         )
-        for family in families
+        for study in STUDIES
+        for family in load(study).part("plan").plan(values, values["scale"]).values()
         for cell in family.runs
     }
 

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 
 import relearn
-from relearn.runs.warm.client import source_files
+from relearn.runs.warm.client import source_files, times_of
 
 VARIABLE = "RELEARN_PLANNED_SOURCE"
 PACKAGE = Path(relearn.__path__[0]).resolve()
@@ -22,7 +22,7 @@ PACKAGE = Path(relearn.__path__[0]).resolve()
 
 def mark() -> str:
     """Two hashes of the package's files, ``times:contents``; the first is cheap and also changes if a file is only touched."""
-    return f"{_times()}:{contents()}"
+    return f"{times_of(PACKAGE)}:{contents()}"
 
 
 def contents() -> str:
@@ -35,10 +35,6 @@ def contents() -> str:
     return found.hexdigest()[:16]
 
 
-def _times() -> str:
-    return hashlib.sha256(repr(sorted(source_files(str(PACKAGE)))).encode()).hexdigest()[:16]
-
-
 def check(folder: Path, scale: str, code: str) -> None:
     """Compare the code version of the run in ``folder`` with the planned one, ``code``, if a source file has changed.
 
@@ -48,7 +44,7 @@ def check(folder: Path, scale: str, code: str) -> None:
         RuntimeError: the code of this run has changed since it was planned.
     """
     times, _, content = os.environ.get(VARIABLE, "").partition(":")
-    if not content or times == _times() or content == contents():
+    if not content or times == times_of(PACKAGE) or content == contents():
         return
     from relearn.forecast import planned
     from relearn.runs import code_version

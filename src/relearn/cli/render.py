@@ -113,10 +113,6 @@ def inputs(args: argparse.Namespace) -> tuple[dict[str, Any], list[Any], list[st
     return values, found, problems
 
 
-def _families(values: dict[str, Any], scale: str) -> list[Any]:
-    return [one for study in all_studies() for one in study.part("plan").plan(values, scale).values()]
-
-
 def write(
     args: argparse.Namespace,
     new: Path,
@@ -174,7 +170,8 @@ def draw(
     """
     from relearn.report import figures
     from relearn.report.figures import drawn
-    from relearn.report.figures.shares import cores, in_shares
+    from relearn.report.figures.shares import in_shares
+    from relearn.runs.node.machine import cores
 
     before = drawn.Drawn.read(args.root / "figures", code_of_report())
 
@@ -244,7 +241,7 @@ def _whole(
     judged = claims.judge_all(claims.load(folders), evidence, sections)
     planned = designs.load(folders)
     where = partial(place, path=args.params, scale=scale)
-    as_planned = planned_settings(_families(values, scale))
+    as_planned = planned_settings(values)
     judged = claims_beside.with_evidence(judged, runs, planned, values, where, as_planned)
     claims_forest.write(judged, planned, new / "figures")
     explained = analysis.explain(judged, analysis.load(folders), scale)

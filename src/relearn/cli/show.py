@@ -100,6 +100,7 @@ def _only(target: Target) -> list[str]:
 
 def _render(words: list[str]) -> None:
     from relearn.cli import render
+    from relearn.cli.planned_runs import UNPLANNED
 
     parser = argparse.ArgumentParser()
     render.add_arguments(parser)
@@ -110,7 +111,7 @@ def _render(words: list[str]) -> None:
     left_out = [line for line in output.getvalue().splitlines() if line.startswith("render: left out")]
     for line in left_out:
         print(line, file=sys.stderr)
-    if [line for line in left_out if "no longer plan" not in line]:
+    if [line for line in left_out if UNPLANNED not in line]:
         print("`relearn recover` puts such runs aside; `relearn reproduce` makes them again", file=sys.stderr)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from pathlib import Path
 
 from relearn.data.cache import cache_folder
 from relearn.runs.atomic_files import write
 from relearn.runs.code_version import ROOT, code_version
 from relearn.runs.plugins import MARK
+from relearn.runs.warm.client import times_of
 
 
 class KnownVersions:
@@ -23,7 +22,7 @@ class KnownVersions:
 
     def __init__(self, root: Path = ROOT, path: Path | None = None) -> None:
         self.path = path or cache_folder() / "forecast" / "code.json"
-        self.package = fingerprint(root)
+        self.package = times_of(root)
         self.known: dict[str, str] = {}
         self.new = False
         try:
@@ -51,15 +50,3 @@ class KnownVersions:
                 write(self.path, json.dumps({"package": self.package, "versions": self.known}).encode())
             except OSError:
                 pass
-
-
-def fingerprint(root: Path) -> str:
-    """A hash over the path, size and modification time of every Python file in ``root``."""
-    seen = hashlib.sha256(str(root).encode())
-    for folder, folders, files in os.walk(root):
-        folders.sort()
-        for name in sorted(files):
-            if name.endswith(".py"):
-                stat = os.stat(os.path.join(folder, name))
-                seen.update(f"{folder}/{name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
-    return seen.hexdigest()

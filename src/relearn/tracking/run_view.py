@@ -177,9 +177,8 @@ def tracked(source: Source, used_by: UsedBy | None, stale_s: float, now: float) 
     labels = {str(key): str(value) for key, value in what["labels"].items()}
     out = source.record.parent if source.record else Path(what.get("out", ""))
     folder = _below(out)
-    superseded = (
-        record is None and status == spool.FINISHED
-    )  # its record has been replaced, with other settings
+    # Its record has been replaced by that of a run with other settings, or was put aside.
+    superseded = record is None and status == spool.FINISHED
     use = used_by.of(source.root, what, folder) if used_by and not superseded else None
     about = {key: str(what[key]) for key in ("paper", "study", "step", "scale", "seed")}
     tags = {

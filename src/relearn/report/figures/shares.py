@@ -8,8 +8,6 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from relearn.runs.node.machine import cores as cores
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

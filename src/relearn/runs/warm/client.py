@@ -117,14 +117,18 @@ def stamp() -> dict[str, str]:
     }
 
 
+def times_of(package: Path) -> str:
+    """A hash of path, modification time and size of every Python file of a package; cheap, and another one after a touch."""
+    return hashlib.sha256(repr(sorted(source_files(str(package)))).encode()).hexdigest()[:16]
+
+
 def source_files(folder: str) -> Iterator[tuple[str, int, int]]:
+    """Path, modification time in ns and size of every Python file in a folder."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 yield from source_files(entry.path)
-            elif entry.name.endswith(".py") and not entry.name.startswith(
-                "."
-            ):  # an editor's lock is a link to nothing
+            elif entry.name.endswith(".py") and entry.name[0] != ".":  # an editor's lock is a link to nothing
                 with contextlib.suppress(FileNotFoundError):  # replaced at this moment
                     facts = entry.stat()
                     yield entry.path, facts.st_mtime_ns, facts.st_size
