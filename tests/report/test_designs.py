@@ -63,7 +63,7 @@ def test_a_design_has_a_width_or_says_why_not() -> None:
 
 
 def test_a_setting_that_is_not_the_designs_is_named() -> None:
-    design = every()["gradinit"]["first_epoch_accuracy"]
+    design = every()["gradinit"]["best_accuracy"]
     found = design_formats.deviations(design, in_force("mini"))
     assert "gradinit.seeds: [0], designed [0, 1, 2, 3]" in found
     with pytest.raises(KeyError, match=r"gradinit\.seed"):

@@ -1,5 +1,6 @@
 """Every claim of chapter 4 is reached by records that deserve its verdict, by effects done by hand."""
 
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -177,6 +178,24 @@ def test_other_suites_and_recipes_do_not_decide(tmp_path):
     assert claim.verdict == "contradicted"
     beside = part(claim, "VGG-19-BN: accfinal_frac")
     assert not beside.decides and beside.interval.estimate == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("steps", "size", "decides"), [(391, 1.0, True), (390, 1.0, False), (391, 0.25, False)]
+)
+def test_a_whole_epoch_at_the_published_size_decides_on_its_network(tmp_path, steps, size, decides):
+    for seed, (start, value) in itertools.product(SEEDS, (("kaiming", 0.1), ("gradinit", 0.4))):
+        pretend.initialise(tmp_path, "VGG-19-BN", start, {}, seed=seed, suite="first_steps", size=size)
+        metrics, more = {"accfinal_frac": value}, {"suite": "first_steps", "recipe": "steps"}
+        pretend.train(tmp_path, "VGG-19-BN", start, metrics, seed=seed, settings={"steps": steps}, **more)
+    trained(tmp_path, "VGG-19-BN", "kaiming", "acc1_frac", [0.5] * 3)
+    trained(tmp_path, "VGG-19-BN", "gradinit", "acc1_frac", [0.45] * 3)
+    claim = judged(evidence_of(tmp_path), "first_epoch_accuracy")
+    assert claim.verdict == ("reproduced" if decides else "contradicted")
+    assert part(claim, "VGG-19-BN: first epoch, GradInit").decides is not decides
+    if decides:
+        full = part(claim, "VGG-19-BN: first epoch at the published size")
+        assert full.decides and full.interval.estimate == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize(

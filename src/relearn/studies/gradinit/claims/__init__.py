@@ -1,7 +1,7 @@
 """The predicates of zhu2022, chapter 4, by the ids of claims.yaml, and the conditions under which a comparison is underpowered.
 
-A comparison needs at least 3 seeds. For images, the best accuracy of the network over all initialisations must reach the
-required 60% (``MIN_VICTIM_ACCURACY``). Nothing is required for translation; we require that some initialisation of the
+A comparison needs at least 3 seeds. For images of the grid, the best accuracy of the network over all initialisations must reach
+the required 60% (``MIN_VICTIM_ACCURACY``). Nothing is required for translation; we require that some initialisation of the
 same kind of network reaches a BLEU of 10, because a difference of half a point between models that cannot translate is meaningless.
 GradInit's initialisations must have met their bound in most iterations and must have used the learning rate of the training for the
 look-ahead step (:mod:`relearn.studies.gradinit.claims.starts`). Comparisons of time and memory only need enough seeds.
