@@ -14,10 +14,11 @@ import jsonschema
 import pytest
 from pydantic import ValidationError
 
-from relearn import data, models
+from relearn import cli, data, models
 from relearn.params import conflicts
 from relearn.params import reading as params
 from relearn.params.strict_yaml import dotted
+from relearn.report import scoreboard
 from relearn.runs import settings as settings_of_step
 from relearn.studies import parameters
 from relearn.studies.gradinit import params as schema_gradinit
@@ -178,6 +179,7 @@ def test_a_wrong_key_silences_only_the_rules_that_need_it() -> None:
 
 def test_names_are_those_of_the_rooms() -> None:
     assert get_args(parameters.schema().model_fields["scale"].annotation) == params.SCALES
+    assert cli.SCALES is params.SCALES and scoreboard.SCALES == params.SCALES
     assert {*params_studies.PUBLISHED, *get_args(schema_gradinit.NetworkName)} == set(models.MODELS)
     assert set(get_args(schema_gradinit.CorpusOf.model_fields["dataset"].annotation)) == set(data.CORPORA)
 

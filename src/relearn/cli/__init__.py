@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from relearn import __version__
 from relearn.cli import checkout
+from relearn.params import SCALES as SCALES
 from relearn.runs import exit_codes as exits
 from relearn.runs import orphan_guard as parents
 from relearn.runs.warm import client as warm_client
@@ -33,7 +34,6 @@ VERBS = (
     *("evaluate-filter", "evaluate-poisons", "evaluate-text", "bound", "release-models", "fetch-models"),
 )
 
-SCALES = ("mini", "small", "medium", "paper")  # as in params.reading, which no step imports
 LAST_SEED = 2**32 - 1
 
 

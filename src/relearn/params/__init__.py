@@ -1,1 +1,3 @@
 """params.yaml: strict reading, one-line errors, shared types, the root schema."""
+
+SCALES = ("mini", "small", "medium", "paper")

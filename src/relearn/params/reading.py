@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.params import SCALES as SCALES
 from relearn.params import messages as faults
 from relearn.params.strict_yaml import KeyPath, Problem, Source, read
 
 if TYPE_CHECKING:
     from relearn.params.types import Section
 
-SCALES = ("mini", "small", "medium", "paper")
 MACHINE_KEYS = ("scale", "device", "precision", "mirror", "minutes")
 PRECISIONS = ("fp32", "bf16")
 DEVICE = re.compile(r"auto|cpu|cuda(:(0|[1-9][0-9]*))?")

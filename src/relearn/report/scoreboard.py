@@ -19,9 +19,10 @@ from relearn.report import claims_file
 from relearn.report import verdict_words as words
 from relearn.report.claims_formats import CHECKED, cases_hold, pairs
 from relearn.report.table_formats import pipes
+from relearn.report.views import words as page_words
 from relearn.report.views.names import plural
 
-SCALES = ("mini", "small", "medium", "paper")
+SCALES = tuple(page_words.SCALES)
 FIELDS = (
     *("study", "claim", "kind", "says", "source", "scale", "verdict", "provisional"),
     *("effect", "low", "high", "unit", "n", "cpu_h", "shown", "version"),
