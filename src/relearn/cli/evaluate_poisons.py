@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     public.add_argument(
         "--controls", action="store_true", help="from scratch: train controls too, at twice the cost"
     )
-    public.add_argument("--seed", type=seed_number, default=0)
+    public.add_argument("--seed", type=seed_number, help="default: 0")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -66,6 +66,12 @@ def main(args: argparse.Namespace) -> int:
     output_folder.check("--out", args.out)
     if args.setup in public_benchmark.SETUPS:
         return public_poisons.measure(args)
+    for name in ("trials", "controls", "seed"):
+        value = getattr(args, name)
+        if value is not None and value is not False:  # a seed may be 0
+            raise ValueError(
+                f"--{name}: found {value}, allowed only with --setup {' or '.join(public_benchmark.SETUPS)}"
+            )
     defences = ["deep_knn"] if args.defences is None else args.defences
     allowed = [*DEFENCES, *VOTES, "adversarial_training"]
     if unknown := sorted(set(defences) - set(allowed)):

@@ -34,6 +34,7 @@ def measure(args: argparse.Namespace) -> int:
     from relearn.studies.poisoning import public_benchmark as measured
 
     protocol = benchmark.SETUPS[args.setup]
+    seed = args.seed or 0
     refuse_unread(args, protocol)
     victims = victims_of(args, protocol)
     data, trials, origin = trials_of(protocol, args.trials)
@@ -45,7 +46,7 @@ def measure(args: argparse.Namespace) -> int:
     with acquire(args.device) as device:
         for role, network in victims:
             with Progress(f"{role} {Path(network).name}") as progress:
-                how = {"seed": args.seed, "progress": progress}
+                how = {"seed": seed, "progress": progress}
                 if protocol.from_scratch:
                     how |= {"controls": args.controls, "device": device, "precision": args.precision}
                     make = _maker(network, data)
@@ -72,7 +73,7 @@ def measure(args: argparse.Namespace) -> int:
         ],
         "scores": [asdict(one) for one in found],
         "published_percent": known,
-        "seed": args.seed,
+        "seed": seed,
         "precision": args.precision,
     }
     write(args.out / "benchmark.json", (json.dumps(body, indent=1) + "\n").encode())
