@@ -12,7 +12,7 @@ import pytest
 
 from relearn.runs import record
 from relearn.runs.node import __main__ as node_main
-from relearn.runs.node import driver, home, jobs_file, parts, summary
+from relearn.runs.node import driver, home, jobs_file, machine, parts, summary
 from relearn.runs.node.driver import Driver
 from relearn.runs.node.jobs_file import NodeJob
 from relearn.runs.node.machine import Machine
@@ -143,6 +143,16 @@ def test_jobs_share_devices_as_far_as_slots_cores_and_memory_reach() -> None:
         job_at("huge", mem_mb=50_000), [cpu]
     )  # the forecast may be too high: alone it may try
     assert Machine(16, 3, (10_000, 10_000)).room_for(large, [small] * 5)
+
+
+def test_a_device_by_its_number_is_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "cuda_memory_mb", lambda: (10_000, 20_000))
+    assert machine.usable_mb("cuda:1") == (20_000,)
+    assert machine.usable_mb("auto") == machine.usable_mb("cuda") == (10_000, 20_000)
+    assert machine.usable_mb("cpu") == ()
+    Path("jobs.json").write_text(jobs_file.text([]))
+    with pytest.raises(ValueError, match="--device: found cuda:2, allowed: cuda:0 to cuda:1"):
+        driver.main(["--device", "cuda:2"])
 
 
 def test_what_has_no_room_stays_behind_and_is_named() -> None:

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from relearn.runs.node import home, jobs_file, mps, summary
 from relearn.runs.node.jobs_file import NodeJob
-from relearn.runs.node.machine import Machine, cores, cuda_memory_mb
+from relearn.runs.node.machine import Machine, cores, usable_mb
 from relearn.runs.node.parts import MIB
 
 DONE, FAILED, OUT_OF_TIME = 0, 1, 3
@@ -223,7 +223,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError(f"--only: found {unknown[0]}, allowed: {', '.join(steps)}")
         jobs = [job for job in jobs if job.step in args.only]
     os.environ["RELEARN_JOBS_PER_DEVICE"] = str(args.jobs_per_device)
-    memory = () if args.device == "cpu" else cuda_memory_mb()
+    memory = usable_mb(args.device)
     words = ["--device", args.device, "--precision", args.precision]
     words += ["--compile", args.compile, "--threads", str(args.threads)]
     # Reserve the grace period of the jobs and some seconds to write the results.

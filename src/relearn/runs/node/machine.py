@@ -52,6 +52,21 @@ def cuda_memory_mb(python: str = sys.executable) -> tuple[int, ...]:
     return tuple(size // 10**6 for size in json.loads(done.stdout)) if done.returncode == 0 else ()
 
 
+def usable_mb(device: str) -> tuple[int, ...]:
+    """Memory in MB of the CUDA devices that jobs with ``--device`` may use: none, all, or the one that it names.
+
+    Raises:
+        ValueError: it names a device that is not here.
+    """
+    found = () if device == "cpu" else cuda_memory_mb()
+    number = device.removeprefix("cuda:")
+    if number == device or not number.isdecimal() or not found:  # without CUDA each job says so
+        return found
+    if int(number) >= len(found):
+        raise ValueError(f"--device: found {device}, allowed: cuda:0 to cuda:{len(found) - 1}")
+    return (found[int(number)],)
+
+
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
