@@ -13,7 +13,7 @@ from relearn import cli
 from relearn.cli import code, planned_runs, track
 from relearn.report import artefacts, changes
 from relearn.report.figures import claims_forest
-from relearn.runs import provenance, record
+from relearn.runs import parquet_file, provenance, record, tidy_csv
 from relearn.runs.record import Run
 from relearn.runs.run_store import Store
 from relearn.studies.study import all_studies
@@ -92,13 +92,18 @@ def test_a_published_set_renders_byte_for_byte_as_its_folder_of_runs(
 
 
 def test_a_published_set_gives_itself_again(published: Path, tmp_path: Path) -> None:
-    """And what is no more goes: here a figure, and the table of what was no table."""
+    """And what is no more goes: here a figure, and the table of what was no table. What others put there stays."""
     (tmp_path / "README.md").write_text("# Digits\n\nOn a quiet machine.\n")
     (tmp_path / "figures").mkdir()
     for name in ("figures/zhu2022.fig9.9.png", "files.parquet", "runs.parquet"):
         (tmp_path / name).write_bytes(b"of an earlier set")
+    drawn = {("figures", "zhu2022.fig9.9.csv"): b"x,y\n1,2\n"}
+    parquet_file.write(tmp_path / "figures.parquet", tidy_csv.columns(drawn))
+    mine = {"figures/mine.png": b"a picture", "mine.parquet": b"a table"}
+    for name, content in mine.items():
+        (tmp_path / name).write_bytes(content)
     assert run("publish", "--from", str(published), "--to", str(tmp_path)) == 0
-    assert contents(tmp_path) == contents(published)
+    assert contents(tmp_path) == contents(published) | mine
 
 
 def test_the_set_is_few_files_and_its_page_refers_to_them(published: Path) -> None:

@@ -125,6 +125,8 @@ def main(args: argparse.Namespace) -> int:
         found = run.content(name)
         return found if name.endswith(".csv") or len(found) <= LARGEST else None
 
+    ours = {f"figures/{Path(name).stem}.png" for name in published_set.csv_files(target, "figures")}
+    ours |= {f"{name}.parquet" for name in ("runs", "trials", "rows", "files", "tables", "figures")}
     with staged(target) as new:
         run_store.write(new, [dict(run.record) for run in found], [run.folder for run in found], content)
         stored, _ = runs.load(new, asked.scale)
@@ -133,9 +135,8 @@ def main(args: argparse.Namespace) -> int:
         text = published_set.readme(before, asked.scale, stored, judged, parts)
         (new / page.name).write_text(text, encoding="utf-8", newline="\n")
         made = {path.relative_to(new) for path in new.rglob("*")}
-    for path in (*target.glob("figures/*.png"), *target.glob("*.parquet")):
-        if path.relative_to(target) not in made:
-            path.unlink()  # of a figure that no longer exists, or a table without rows
+    for name in ours - {path.as_posix() for path in made}:
+        (target / name).unlink(missing_ok=True)  # of a figure that no longer exists, or a table without rows
     size = sum((target / path).stat().st_size for path in made if (target / path).is_file())
     print(f"published {len(stored)} runs in {target}, {size / 2**20:.1f} MiB")
     for one in changes.of_claims(was, changes.read(target)) if was else ():
