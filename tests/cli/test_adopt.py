@@ -3,11 +3,13 @@
 import itertools
 import json
 import os
+import shutil
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
+from relearn.cli import adopt, jobs, pack
 from relearn.cli.adopt import (
     arrivals,
     chosen,
@@ -233,6 +236,45 @@ def test_damage_is_refused(machines: Machines, spoil: Callable[[Path], object], 
     line = fault_of(machines.there, PLAN)
     assert "craft/seed0" in line
     assert says in line
+
+
+def test_beside_a_torn_record_the_rest_is_taken(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torn = machines.there / CRAFT.folder / "record.json"
+    torn.write_text("{")
+    persistence = MagicMock(locked=False)
+    monkeypatch.setattr(jobs, "workflow", lambda *_: nullcontext(MagicMock(persistence=persistence)))
+    monkeypatch.setattr(jobs, "in_order", lambda _: [MagicMock(is_shell=True, job=job) for job in PLAN])
+    monkeypatch.setattr(jobs, "job_of", lambda their: their.job)
+    assert adopt.take(machines.there, "mini") == 3
+    out, error = capsys.readouterr()
+    assert f"left alone: {torn}: torn" in error and "adopted 1 records, 0 were here" in out
+    assert Path(PRETRAIN.outputs[0]).is_file() and not Path(CRAFT.folder).exists()
+
+
+def test_an_input_that_no_job_makes_is_the_file_that_is_here(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A released checkpoint, which another machine has at another place."""
+    mirror, theirs = machines.here / "mirror", machines.there / "mirror"
+    for folder in (mirror, theirs):
+        folder.mkdir()
+        (folder / "released.pth").write_bytes(b"weights")
+    inputs = {"network": (str(mirror / "released.pth"),)}
+    command = f"relearn poisoning withstand --input network {mirror}/released.pth --device auto --out x"
+    job = job_at("withstand", "sets.safetensors", inputs, command=command, logs=("x.log",))
+    make(replace(job, named_inputs={"network": (str(theirs / "released.pth"),)}), machines.there)
+    folder = machines.there / RUNS / "withstand"
+    assert job.record in take(folder, [job]) and pack.to_do([job]) == []
+    monkeypatch.setenv("RELEARN_MIRROR", str(mirror))
+    packed = pack.node_job(job)
+    assert packed.inputs == ("mirror/released.pth",) and packed.words[-1] == "mirror/released.pth"
+    assert list(pack.data([job])) == [("mirror/released.pth", mirror / "released.pth")]
+    (mirror / "released.pth").write_bytes(b"other weights")
+    assert pack.to_do([job]) == [job]
+    shutil.rmtree("results")
+    assert "inputs.network" in fault_of(folder, [job])
 
 
 def test_two_records_of_one_run_and_none_at_all_are_refused(machines: Machines, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 A record is taken only if it matches what the DAG requires today: its checksum and those of its artefacts are correct, its settings
 and code are the same, and its inputs have the same bytes as the outputs of a run that is here or is adopted with it. All records are
-checked before the first is copied. A single mismatch refuses all of them, with one line that names the record and the key.
+checked before the first is copied. A single mismatch refuses all of them, with one line that names the record and the key. A damaged
+record is no mismatch: it is named, the records that fit without it are taken, and the exit status is 3.
 
 The files are then copied to their places, modification times are put in the order of the DAG, and Snakemake's metadata is
 written. Without the metadata Snakemake would notice newer files but no later change of a parameter. `dvc repro` calls Snakemake, so
@@ -34,10 +35,10 @@ from typing import Any
 from relearn.cli import SCALES, jobs
 from relearn.cli.jobs import Job
 from relearn.report.views.names import plural
-from relearn.runs import record
+from relearn.runs import exit_codes, record
 from relearn.runs.atomic_files import Lock
 from relearn.runs.node import parts
-from relearn.runs.record_file import LEFT_BEHIND, left_behind
+from relearn.runs.record_file import LEFT_BEHIND, files, left_behind
 from relearn.runs.run_store import Store, is_store
 
 Record = dict[str, Any]
@@ -96,8 +97,13 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
     """Take the records below ``folder``, or check those in results/.
 
     Args:
-        whole: all records of the folder have to fit; otherwise only the fitting records that results/ lacks are taken.
+        whole: all records of the folder have to fit; otherwise, or if one of them is damaged, only the fitting records that
+            results/ lacks are taken.
+
+    Returns:
+        the exit status, 3 if a record is damaged.
     """
+    torn = damaged(folder) if folder is not None and whole else []
     with (
         Lock(LOCK),
         jobs.workflow((), {"scale": scale} if scale else {}) as built,
@@ -105,7 +111,7 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
     ):
         theirs = [job for job in jobs.in_order(built) if job.is_shell]
         plan = [jobs.job_of(job) for job in theirs]
-        coming, fitting, faults = chosen(folder, plan, whole)
+        coming, fitting, faults = chosen(folder, plan, whole and not torn)
         for path, found in coming.items():
             place(found, Path(path).parent)
         resumable, strange = (0, "") if folder is None else place_unfinished(folder, plan, fitting)
@@ -113,7 +119,7 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
         for their, job in zip(theirs, plan):
             if job.record in fitting:
                 built.async_run(built.persistence.finished(their))
-    for fault in faults if folder is None else ():
+    for fault in torn or (faults if folder is None else ()):
         print(f"left alone: {fault}", file=sys.stderr)
     if folder is not None and faults:
         print(f"left out {len(faults)} records that do not fit; the first: {faults[0]}", file=sys.stderr)
@@ -126,7 +132,18 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
     if resumable:
         print(f"{resumable} unfinished runs resume from their checkpoints")
     print(f"adopted {len(coming)} records, {here} were here; `snakemake -n` says what is left to do")
-    return 0
+    return exit_codes.DATA if torn else 0
+
+
+def damaged(folder: Path) -> list[str]:
+    """One line for each record below a folder that cannot be read."""
+    found = []
+    for file in files(folder):
+        try:
+            record.read(file)
+        except record.RecordError as error:
+            found.append(str(error))
+    return found
 
 
 @contextlib.contextmanager
@@ -217,6 +234,7 @@ def survey(
     fitting: dict[str, Record] = {}
     faults: dict[str, str] = {}
     sums: dict[str, str] = {}
+    made = {path for job in plan for path in job.outputs}
     for job in plan:
         if job.record is None:
             continue
@@ -224,6 +242,9 @@ def survey(
         for found in (
             _record_in_place(job.record) + come if here_first else come or _record_in_place(job.record)
         ):
+            for path in {path for paths in job.named_inputs.values() for path in paths} - made - sums.keys():
+                if os.path.isfile(path):  # such as a released checkpoint, which no job makes
+                    sums[path] = record.digest(path)
             if fault := str(found) if isinstance(found, record.RecordError) else misfit(job, found, sums):
                 faults[job.record] = fault
                 continue

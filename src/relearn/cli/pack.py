@@ -145,14 +145,15 @@ def words_of(job: Job) -> list[str]:
 def node_job(job: Job) -> NodeJob:
     """A job in the form of jobs.json."""
     assert job.record is not None
+    names = {path: name_there(path) for path in job.inputs}
     return NodeJob(
         run=job.run,
         code=job.code,
         study=job.study,
         step=job.step,
-        words=tuple(words_of(job)),
+        words=tuple(names.get(word, word) for word in words_of(job)),
         record=job.record,
-        inputs=job.inputs,
+        inputs=tuple(names.values()),
         outputs=tuple(path for path in job.outputs if path != job.record),
         log=job.logs[0],
         mem_mb=job.mem_mb,
@@ -210,7 +211,7 @@ def data(left: Sequence[Job]) -> Iterator[tuple[str, Path]]:
     made = {path for job in left for path in job.outputs}
     needed = sorted({path for job in left for path in job.inputs} - made)
     for path in needed:
-        yield path, Path(path)
+        yield name_there(path), Path(path)
     for folder in sorted({Path(path).parent for path in needed}):
         if (folder / record.NAME).is_file():
             yield (folder / record.NAME).as_posix(), folder / record.NAME
@@ -223,8 +224,16 @@ def data(left: Sequence[Job]) -> Iterator[tuple[str, Path]]:
     mirror = os.environ.get("RELEARN_MIRROR")
     for folder in mirror_folders(left, Path(mirror)) if mirror else ():
         for file in sorted(folder.rglob("*")):
-            if file.is_file():
+            if file.is_file() and str(file) not in needed:
                 yield f"mirror/{file.relative_to(str(mirror)).as_posix()}", file
+
+
+def name_there(path: str) -> str:
+    """The place of an input below the pack's folder: a file of RELEARN_MIRROR, such as a released checkpoint, is below mirror/ there."""
+    mirror = os.environ.get("RELEARN_MIRROR")
+    if mirror and Path(mirror).parts and Path(path).is_relative_to(mirror):
+        return f"mirror/{Path(path).relative_to(mirror).as_posix()}"
+    return f"mirror{path}" if Path(path).is_absolute() else path
 
 
 def mirror_folders(left: Iterable[Job], mirror: Path) -> list[Path]:
