@@ -73,7 +73,14 @@ def test_a_stop_file_that_is_there_before_makes_it_one_import(monkeypatch: pytes
     monkeypatch.setattr(tracking, "follow", note)
     words = ("--follow", "--stop-file", "stop", "--uri", "sqlite:///x.db")
     assert track.main(parsed(*words)) == 0
-    assert asked == [([Path("results/mini")], "sqlite:///x.db", True, "UsedBy", 5.0)]
+    store = f"sqlite:///{Path.cwd()}/x.db"
+    assert asked == [(track.roots, store, True, "UsedBy", 5.0)]
+    Path("below").mkdir()
+    for name in ("params.yaml", "Snakefile"):
+        Path(name).touch()
+    monkeypatch.chdir("below")
+    assert cli.main(["track", "--follow", "--stop-file", "../stop", "--uri", "sqlite:///x.db"]) == 0
+    assert asked[1][1] == f"sqlite:///{Path.cwd()}/below/x.db"
 
 
 def test_every_study_says_what_it_is_about_and_how_its_runs_are_found() -> None:

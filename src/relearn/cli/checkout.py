@@ -51,8 +51,13 @@ def enter(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
 
 def as_typed(args: argparse.Namespace, word: str) -> str:
     """A word that may be a path: that path, if it is one in the folder where the command was started; otherwise the word."""
-    here = getattr(args, "here", Path.cwd())
+    here = started_in(args)
     return str(here / word) if here != Path.cwd() and word and (here / word).exists() else word
+
+
+def started_in(args: argparse.Namespace) -> Path:
+    """The folder in which the command was started, to which paths within words are relative."""
+    return getattr(args, "here", None) or Path.cwd()
 
 
 def _from_root(here: Path, root: Path, word: str) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relearn.cli import checkout
 from relearn.runs.record_file import files
 from relearn.studies.study import all_studies
 
@@ -63,7 +64,8 @@ def main(args: argparse.Namespace) -> int:
     if not args.interval > 0:
         raise ValueError(f"--interval: found {args.interval:g}, allowed: above 0 seconds")
     interrupt.install_signal_handlers()
-    store.database(store.store_uri(args.uri))  # refuse a wrong one before the work
+    args.uri = store.store_uri(args.uri, checkout.started_in(args))
+    store.database(args.uri)  # refuse a wrong one before the work
     stop = _stop(args.stop_file)
     if args.follow:
         while not stop() and not anything(args.root or roots()):
@@ -97,7 +99,9 @@ def bring(args: argparse.Namespace, where: Sequence[Path], stop: Callable[[], bo
 
     known = used_by()
     if args.follow:
-        imported = tracking.follow(where, args.uri, stop=stop, used_by=known, interval_s=args.interval)
+        imported = tracking.follow(
+            where if args.root else roots, args.uri, stop=stop, used_by=known, interval_s=args.interval
+        )
     else:
         imported = tracking.import_spool(where, args.uri, used_by=known)
     for problem in imported.problems:

@@ -44,12 +44,12 @@ def main(args: argparse.Namespace) -> int:
         TrackingError: a store that is not an SQLite file.
     """
     check_host(args.host, args.expose)
-    from relearn.cli import track
+    from relearn.cli import checkout, track
     from relearn.tracking import connection
     from relearn.tracking import importer as tracking
     from relearn.tracking.store import TrackingError, artifact_folder, database, store_uri
 
-    uri = store_uri(args.uri)
+    uri = store_uri(args.uri, checkout.started_in(args))
     file = database(uri)
     if file is None:
         raise TrackingError(

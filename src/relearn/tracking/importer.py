@@ -9,6 +9,7 @@ tag                       meaning
 ========================  ================================================================================
 mlflow.relearn.run        the run id (settings, labels, scale, seed): runs are found by it, never by name
 mlflow.relearn.started    the execution; a newer one replaces an older one (which moves to the trash)
+mlflow.relearn.checkout   hash of the machine and the folder of the results that created the run
 mlflow.relearn.intent     bytes of the spool whose points may be in the store: written before the points
 mlflow.relearn.spooled    bytes of the spool whose points are in the store: written after them
 mlflow.relearn.record     sha256 of the record whose numbers are in the store
@@ -32,7 +33,9 @@ through MLflow's client.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +58,7 @@ from relearn.tracking.store import TrackingError, artifact_folder, database, sto
 # MLflow accepts 1000 entities per call, at most 100 of them parameters or tags
 METRICS_A_CALL, PARAMS_A_CALL, RUNS_A_PAGE = 800, 100, 1000
 BULK = 30  # more runs than this are looked up in one query
-Roots = Path | str | Sequence[Path | str]
+Roots = Path | str | Sequence[Path | str] | Callable[[], Sequence[Path]]
 PARENT = "mlflow.parentRunId"
 
 
@@ -70,6 +73,7 @@ def import_spool(
     """Import all runs in `root` (``results/<scale>``, or several) that are not yet, or not completely, in the store.
 
     Args:
+        root: a function is asked at every pass, so that a scale whose first run appears later is seen, too.
         uri: MLflow's tracking URI; default from `store_uri`.
         used_by: gives the uses of each run: tables, cells, claims.
         stale_s: a run without an end line counts as KILLED after this many silent seconds, if its lock is free.
@@ -122,7 +126,13 @@ class Importer:
         stale_s: float = STALE_S,
         wait_s: float = 120.0,
     ) -> None:
-        self.roots = [Path(one) for one in ([root] if isinstance(root, (str, Path)) else root)]
+        fixed = [root] if isinstance(root, (str, Path)) else [] if callable(root) else root
+        self._find = root if callable(root) else lambda: ()
+        self.roots = [Path(one) for one in (*fixed, *self._find())]
+        self._opened: set[Path] = set()  # roots whose old experiments and orphans have been looked after
+        # runs of another checkout that shares the store are live though their files are not here
+        place = f"{platform.node()} {self.roots[0].absolute().parent}"
+        self._checkout = hashlib.sha256(place.encode()).hexdigest()[:16]
         self.uri, self.used_by, self.stale_s = store_uri(uri), used_by, stale_s
         file = database(self.uri)
         place = file.with_name(file.name + ".lock") if file else self.roots[0] / "spool" / ".track.lock"
@@ -145,6 +155,7 @@ class Importer:
     def _pass(self) -> Summary:
         summary, now = Summary(), time.time()
         changed: list[tuple[Source, Any]] = []
+        self.roots += [one for one in self._find() if one not in self.roots]
         for root in self.roots:
             found, problems = sources(root)
             summary.problems += problems
@@ -158,13 +169,12 @@ class Importer:
         if not changed:
             return summary
         with self._lock, one_line(self.uri):
-            first = self._client is None
+            fresh = [one for one in self.roots if one not in self._opened]
             self._client = self._client or open_store(self.uri)
-            if first:
-                self._retire()
+            self._retire(fresh)
             self._import(changed, summary, now)
-            if first:
-                self._close_orphans()
+            self._close_orphans(fresh)
+            self._opened.update(fresh)
         return summary
 
     def _seen_before(self, source: Source, signature: Any, now: float) -> bool:
@@ -260,6 +270,7 @@ class Importer:
             PREFIX + "run": run.id,
             PREFIX + "started": run.started,
             PREFIX + "intent": str(run.size),
+            PREFIX + "checkout": self._checkout,
             **run.tags,
         }
         experiment = self._experiment(run)
@@ -356,21 +367,23 @@ class Importer:
             if not token:
                 return
 
-    def _close_orphans(self) -> None:
-        """Mark as KILLED the runs that are RUNNING in the store although their files no longer exist."""
+    def _close_orphans(self, roots: Sequence[Path]) -> None:
+        """Mark as KILLED the runs of this checkout that are RUNNING in the store although their files no longer exist."""
         ids = {run for _, run in self._seen} | self._groups.ids
-        for root in self.roots:
+        for root in roots:
             here = f"tags.scale = '{root.name}'"
             for experiment in self._client.search_experiments(filter_string=here):
                 running = "attributes.status = 'RUNNING'"
                 for run in self._search(experiment.experiment_id, running, ViewType.ACTIVE_ONLY):
-                    if run.data.tags.get(PREFIX + "run", "") not in ids | {""}:
+                    tags = run.data.tags
+                    ours = tags.get(PREFIX + "checkout", self._checkout) == self._checkout
+                    if ours and tags.get(PREFIX + "run", "") not in ids | {""}:
                         self._client.set_tag(run.info.run_id, "reason", "its files are gone")
                         self._client.set_terminated(run.info.run_id, spool.KILLED)
 
-    def _retire(self) -> None:
+    def _retire(self, roots: Sequence[Path]) -> None:
         """Move experiments of an earlier version, with other names and tags, to MLflow's trash; their runs are imported again."""
-        for root in self.roots:
+        for root in roots:
             older = f"tags.`relearn.scale` = '{root.name}'"
             for experiment in self._client.search_experiments(filter_string=older):
                 self._client.delete_experiment(experiment.experiment_id)

@@ -18,10 +18,15 @@ class TrackingError(RuntimeError):
     """The store cannot be used; a one-line message says which store and what to do."""
 
 
-def store_uri(uri: str | None = None) -> str:
-    """`uri`, else the user's MLFLOW_TRACKING_URI, else MLflow's default: mlflow.db in the current folder."""
-    chosen = uri or os.environ.get("MLFLOW_TRACKING_URI")
-    return chosen or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
+def store_uri(uri: str | None = None, here: Path | None = None) -> str:
+    """`uri`, else the user's MLFLOW_TRACKING_URI, else MLflow's default: mlflow.db in the current folder.
+
+    Args:
+        here: the folder from which the path of a relative SQLite URI counts; default: the URI stays as it is.
+    """
+    chosen = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
+    start, _, name = chosen.partition("sqlite:///")
+    return f"sqlite:///{here / name}" if here and not start and name not in ("", ":memory:") else chosen
 
 
 def database(uri: str) -> Path | None:
