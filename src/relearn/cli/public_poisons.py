@@ -46,7 +46,7 @@ def measure(args: argparse.Namespace) -> int:
     with acquire(args.device) as device:
         for role, network in victims:
             with Progress(f"{role} {Path(network).name}") as progress:
-                how = {"seed": seed, "progress": progress}
+                how: dict[str, Any] = {"seed": seed, "progress": progress}
                 if protocol.from_scratch:
                     how |= {"controls": args.controls, "device": device, "precision": args.precision}
                     make = _maker(network, data)

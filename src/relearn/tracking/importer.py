@@ -131,8 +131,8 @@ class Importer:
         self.roots = [Path(one) for one in (*fixed, *self._find())]
         self._opened: set[Path] = set()  # roots whose old experiments and orphans have been looked after
         # runs of another checkout that shares the store are live though their files are not here
-        place = f"{platform.node()} {self.roots[0].absolute().parent}"
-        self._checkout = hashlib.sha256(place.encode()).hexdigest()[:16]
+        made_in = f"{platform.node()} {self.roots[0].absolute().parent}"
+        self._checkout = hashlib.sha256(made_in.encode()).hexdigest()[:16]
         self.uri, self.used_by, self.stale_s = store_uri(uri), used_by, stale_s
         file = database(self.uri)
         place = file.with_name(file.name + ".lock") if file else self.roots[0] / "spool" / ".track.lock"
