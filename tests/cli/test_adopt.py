@@ -3,7 +3,6 @@
 import itertools
 import json
 import os
-import shutil
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
@@ -241,40 +240,36 @@ def test_damage_is_refused(machines: Machines, spoil: Callable[[Path], object], 
 def test_beside_a_torn_record_the_rest_is_taken(
     machines: Machines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    torn = machines.there / CRAFT.folder / "record.json"
+    torn = machines.there / CRAFT.record
     torn.write_text("{")
-    persistence = MagicMock(locked=False)
-    monkeypatch.setattr(jobs, "workflow", lambda *_: nullcontext(MagicMock(persistence=persistence)))
-    monkeypatch.setattr(jobs, "in_order", lambda _: [MagicMock(is_shell=True, job=job) for job in PLAN])
+    built = MagicMock(**{"persistence.locked": False})
+    monkeypatch.setattr(jobs, "workflow", lambda *_: nullcontext(built))
+    monkeypatch.setattr(jobs, "in_order", lambda _: [MagicMock(job=job) for job in PLAN])
     monkeypatch.setattr(jobs, "job_of", lambda their: their.job)
     assert adopt.take(machines.there, "mini") == 3
     out, error = capsys.readouterr()
-    assert f"left alone: {torn}: torn" in error and "adopted 1 records, 0 were here" in out
-    assert Path(PRETRAIN.outputs[0]).is_file() and not Path(CRAFT.folder).exists()
+    assert f"left alone: {torn}: torn" in error and "adopted 1 records" in out
+    assert Path(PRETRAIN.record).is_file() and not Path(CRAFT.record).exists()
 
 
-def test_an_input_that_no_job_makes_is_the_file_that_is_here(
+def test_a_checkpoint_that_no_job_makes_is_compared_with_the_file_here(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A released checkpoint, which another machine has at another place."""
-    mirror, theirs = machines.here / "mirror", machines.there / "mirror"
-    for folder in (mirror, theirs):
-        folder.mkdir()
-        (folder / "released.pth").write_bytes(b"weights")
-    inputs = {"network": (str(mirror / "released.pth"),)}
-    command = f"relearn poisoning withstand --input network {mirror}/released.pth --device auto --out x"
-    job = job_at("withstand", "sets.safetensors", inputs, command=command, logs=("x.log",))
-    make(replace(job, named_inputs={"network": (str(theirs / "released.pth"),)}), machines.there)
-    folder = machines.there / RUNS / "withstand"
-    assert job.record in take(folder, [job]) and pack.to_do([job]) == []
-    monkeypatch.setenv("RELEARN_MIRROR", str(mirror))
+    here, there = machines.here / "mirror/a.pth", machines.there / "a.pth"
+    here.parent.mkdir()
+    for path in (here, there):
+        path.write_bytes(b"weights")
+    command = f"relearn a withstand --input network {here} --out x"
+    job = job_at("withstand", "a.safetensors", {"network": (str(here),)}, command=command, logs=("x.log",))
+    make(replace(job, named_inputs={"network": (str(there),)}), machines.there)
+    take(machines.there / RUNS / "withstand", [job])
+    assert pack.to_do([job]) == []
+    monkeypatch.setenv("RELEARN_MIRROR", str(here.parent))
     packed = pack.node_job(job)
-    assert packed.inputs == ("mirror/released.pth",) and packed.words[-1] == "mirror/released.pth"
-    assert list(pack.data([job])) == [("mirror/released.pth", mirror / "released.pth")]
-    (mirror / "released.pth").write_bytes(b"other weights")
+    assert packed.inputs == (packed.words[-1],) == ("mirror/a.pth",)
+    assert list(pack.data([job])) == [("mirror/a.pth", here)]
+    here.write_bytes(b"others")
     assert pack.to_do([job]) == [job]
-    shutil.rmtree("results")
-    assert "inputs.network" in fault_of(folder, [job])
 
 
 def test_two_records_of_one_run_and_none_at_all_are_refused(machines: Machines, tmp_path: Path) -> None:

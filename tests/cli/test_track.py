@@ -73,8 +73,7 @@ def test_a_stop_file_that_is_there_before_makes_it_one_import(monkeypatch: pytes
     monkeypatch.setattr(tracking, "follow", note)
     words = ("--follow", "--stop-file", "stop", "--uri", "sqlite:///x.db")
     assert track.main(parsed(*words)) == 0
-    store = f"sqlite:///{Path.cwd()}/x.db"
-    assert asked == [(track.roots, store, True, "UsedBy", 5.0)]
+    assert asked == [(track.roots, f"sqlite:///{Path.cwd()}/x.db", True, "UsedBy", 5.0)]
     Path("below").mkdir()
     for name in ("params.yaml", "Snakefile"):
         Path(name).touch()

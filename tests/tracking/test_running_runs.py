@@ -61,29 +61,27 @@ def test_a_running_run_whose_files_are_gone_is_closed() -> None:
 
 
 def test_a_live_run_of_another_checkout_stays(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    theirs, uri = killed(0, {0: 0.5}), f"sqlite:///{project}/mlflow.db"
+    killed(0, {0: 0.5})
     tracking.import_spool(ROOT)
-    (project / "other").mkdir()
-    (project / "other/data.bin").write_bytes(b"x")
-    monkeypatch.chdir(project / "other")
+    Path("other").mkdir()
+    monkeypatch.chdir("other")
+    Path("data.bin").touch()
     finished(1)
-    tracking.import_spool(ROOT, uri)
+    tracking.import_spool(ROOT, f"sqlite:///{project}/mlflow.db")
     monkeypatch.chdir(project)
     assert [one.info.status for one in stored()] == [spool.RUNNING, spool.FINISHED]
-    theirs.spool.unlink()
-    finished(2)
-    tracking.import_spool(ROOT)
-    assert [one.info.status for one in stored()] == [spool.KILLED, spool.FINISHED, spool.FINISHED]
 
 
 def test_a_folder_that_appears_later_is_followed() -> None:
     finished(0)
-    empty = Path("results/small")
-    asked, passes = iter([[empty], [empty, ROOT]]), iter([False, False, True])
-    found = tracking.follow(
-        lambda: next(asked, [empty, ROOT]), stop=lambda: next(passes, True), interval_s=0.01
-    )
-    assert found.created + found.unchanged == 1 and len([*stored()]) == 1
+    roots, ends = [Path("results/small")], iter([False, False])
+
+    def stop() -> bool:
+        roots.append(ROOT)
+        return next(ends, True)
+
+    tracking.follow(lambda: roots, stop=stop, interval_s=0.01)
+    assert len([*stored()]) == 1
 
 
 def test_following_shows_a_run_while_it_trains() -> None:

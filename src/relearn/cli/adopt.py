@@ -2,8 +2,8 @@
 
 A record is taken only if it matches what the DAG requires today: its checksum and those of its artefacts are correct, its settings
 and code are the same, and its inputs have the same bytes as the outputs of a run that is here or is adopted with it. All records are
-checked before the first is copied. A single mismatch refuses all of them, with one line that names the record and the key. A damaged
-record is no mismatch: it is named, the records that fit without it are taken, and the exit status is 3.
+checked before the first is copied. A single mismatch refuses all of them, with one line that names the record and the key. Beside a
+damaged record, those that fit are taken; the exit status is 3.
 
 The files are then copied to their places, modification times are put in the order of the DAG, and Snakemake's metadata is
 written. Without the metadata Snakemake would notice newer files but no later change of a parameter. `dvc repro` calls Snakemake, so
@@ -97,13 +97,9 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
     """Take the records below ``folder``, or check those in results/.
 
     Args:
-        whole: all records of the folder have to fit; otherwise, or if one of them is damaged, only the fitting records that
-            results/ lacks are taken.
-
-    Returns:
-        the exit status, 3 if a record is damaged.
+        whole: all records of the folder have to fit; otherwise only the fitting records that results/ lacks are taken.
     """
-    torn = damaged(folder) if folder is not None and whole else []
+    torn = [*damaged(folder)] if folder and whole else []
     with (
         Lock(LOCK),
         jobs.workflow((), {"scale": scale} if scale else {}) as built,
@@ -135,15 +131,13 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
     return exit_codes.DATA if torn else 0
 
 
-def damaged(folder: Path) -> list[str]:
-    """One line for each record below a folder that cannot be read."""
-    found = []
+def damaged(folder: Path) -> Iterator[str]:
+    """One line for each record that cannot be read."""
     for file in files(folder):
         try:
             record.read(file)
         except record.RecordError as error:
-            found.append(str(error))
-    return found
+            yield str(error)
 
 
 @contextlib.contextmanager

@@ -56,7 +56,7 @@ def as_typed(args: argparse.Namespace, word: str) -> str:
 
 
 def started_in(args: argparse.Namespace) -> Path:
-    """The folder in which the command was started, to which paths within words are relative."""
+    """The folder in which the command was started."""
     return getattr(args, "here", None) or Path.cwd()
 
 

@@ -69,9 +69,8 @@ def main(args: argparse.Namespace) -> int:
     for name in ("trials", "controls", "seed"):
         value = getattr(args, name)
         if value is not None and value is not False:  # a seed may be 0
-            raise ValueError(
-                f"--{name}: found {value}, allowed only with --setup {' or '.join(public_benchmark.SETUPS)}"
-            )
+            allowed = " or ".join(public_benchmark.SETUPS)
+            raise ValueError(f"--{name}: found {value}, allowed only with --setup {allowed}")
     defences = ["deep_knn"] if args.defences is None else args.defences
     allowed = [*DEFENCES, *VOTES, "adversarial_training"]
     if unknown := sorted(set(defences) - set(allowed)):

@@ -229,7 +229,7 @@ def data(left: Sequence[Job]) -> Iterator[tuple[str, Path]]:
 
 
 def name_there(path: str) -> str:
-    """The place of an input below the pack's folder: a file of RELEARN_MIRROR, such as a released checkpoint, is below mirror/ there."""
+    """The path of an input in the pack: a released checkpoint of RELEARN_MIRROR is below mirror/."""
     mirror = os.environ.get("RELEARN_MIRROR")
     if mirror and Path(mirror).parts and Path(path).is_relative_to(mirror):
         return f"mirror/{Path(path).relative_to(mirror).as_posix()}"

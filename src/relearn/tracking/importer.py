@@ -9,7 +9,7 @@ tag                       meaning
 ========================  ================================================================================
 mlflow.relearn.run        the run id (settings, labels, scale, seed): runs are found by it, never by name
 mlflow.relearn.started    the execution; a newer one replaces an older one (which moves to the trash)
-mlflow.relearn.checkout   hash of the machine and the folder of the results that created the run
+mlflow.relearn.checkout   hash of the machine and folder that created the run
 mlflow.relearn.intent     bytes of the spool whose points may be in the store: written before the points
 mlflow.relearn.spooled    bytes of the spool whose points are in the store: written after them
 mlflow.relearn.record     sha256 of the record whose numbers are in the store
@@ -73,7 +73,7 @@ def import_spool(
     """Import all runs in `root` (``results/<scale>``, or several) that are not yet, or not completely, in the store.
 
     Args:
-        root: a function is asked at every pass, so that a scale whose first run appears later is seen, too.
+        root: a function is asked at every pass.
         uri: MLflow's tracking URI; default from `store_uri`.
         used_by: gives the uses of each run: tables, cells, claims.
         stale_s: a run without an end line counts as KILLED after this many silent seconds, if its lock is free.
@@ -129,8 +129,8 @@ class Importer:
         fixed = [root] if isinstance(root, (str, Path)) else [] if callable(root) else root
         self._find = root if callable(root) else lambda: ()
         self.roots = [Path(one) for one in (*fixed, *self._find())]
-        self._opened: set[Path] = set()  # roots whose old experiments and orphans have been looked after
-        # runs of another checkout that shares the store are live though their files are not here
+        self._opened: set[Path] = set()
+        # the live runs of another checkout that shares the store have no files here
         made_in = f"{platform.node()} {self.roots[0].absolute().parent}"
         self._checkout = hashlib.sha256(made_in.encode()).hexdigest()[:16]
         self.uri, self.used_by, self.stale_s = store_uri(uri), used_by, stale_s
@@ -368,7 +368,7 @@ class Importer:
                 return
 
     def _close_orphans(self, roots: Sequence[Path]) -> None:
-        """Mark as KILLED the runs of this checkout that are RUNNING in the store although their files no longer exist."""
+        """Mark as KILLED this checkout's runs that are RUNNING in the store although their files no longer exist."""
         ids = {run for _, run in self._seen} | self._groups.ids
         for root in roots:
             here = f"tags.scale = '{root.name}'"

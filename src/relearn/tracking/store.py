@@ -21,8 +21,7 @@ class TrackingError(RuntimeError):
 def store_uri(uri: str | None = None, here: Path | None = None) -> str:
     """`uri`, else the user's MLFLOW_TRACKING_URI, else MLflow's default: mlflow.db in the current folder.
 
-    Args:
-        here: the folder from which the path of a relative SQLite URI counts; default: the URI stays as it is.
+    The path of a SQLite URI is made relative to `here`, if given.
     """
     chosen = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
     start, _, name = chosen.partition("sqlite:///")

@@ -53,14 +53,10 @@ def cuda_memory_mb(python: str = sys.executable) -> tuple[int, ...]:
 
 
 def usable_mb(device: str) -> tuple[int, ...]:
-    """Memory in MB of the CUDA devices that jobs with ``--device`` may use: none, all, or the one that it names.
-
-    Raises:
-        ValueError: it names a device that is not here.
-    """
+    """Memory of the CUDA devices that ``--device`` allows; raises ValueError if it names one that is not here."""
     found = () if device == "cpu" else cuda_memory_mb()
     number = device.removeprefix("cuda:")
-    if number == device or not number.isdecimal() or not found:  # without CUDA each job says so
+    if not number.isdecimal() or not found:  # without CUDA each job says so
         return found
     if int(number) >= len(found):
         raise ValueError(f"--device: found {device}, allowed: cuda:0 to cuda:{len(found) - 1}")
