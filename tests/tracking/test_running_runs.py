@@ -1,5 +1,6 @@
 """How a run that has not finished is shown."""
 
+import itertools
 import os
 import threading
 import time
@@ -74,11 +75,12 @@ def test_a_live_run_of_another_checkout_stays(project: Path, monkeypatch: pytest
 
 def test_a_folder_that_appears_later_is_followed() -> None:
     finished(0)
-    roots, ends = [Path("results/small")], iter([False, False])
+    roots, calls = [Path("results/small")], itertools.count()
 
     def stop() -> bool:
-        roots.append(ROOT)
-        return next(ends, True)
+        if next(calls):
+            roots.append(ROOT)
+        return ROOT in roots
 
     tracking.follow(lambda: roots, stop=stop, interval_s=0.01)
     assert len([*stored()]) == 1

@@ -10,8 +10,7 @@ A pack holds the jobs that are not done here, the source, the commit, and every 
 Steps that need no torch prepare data. They run here first, because the other machine may have neither a network nor a mirror.
 Folders of RELEARN_MIRROR are included if a setting of a job names them. Checkpoints of unfinished runs are included, too.
 
-The node needs Python 3.11 or newer, torch, torchvision, timm, transformers, tokenizers, safetensors, scikit-learn, scipy, pandas,
-filelock, tqdm and sacrebleu. docs/gpu.md describes the whole procedure.
+docs/gpu.md describes the whole procedure, and what the node needs.
 """
 
 from __future__ import annotations

@@ -92,14 +92,12 @@ def follow(
     stop: Callable[[], bool],
     used_by: UsedBy | None = None,
     interval_s: float = 5.0,
-    stale_s: float = STALE_S,
-    wait_s: float = 120.0,
 ) -> Summary:
     """Import repeatedly until `stop()` is true, then once more; after an error, print one line and start with a new importer."""
     importer: Importer | None = None
     while not stop():
         try:
-            importer = importer or Importer(root, uri, used_by, stale_s, wait_s)
+            importer = importer or Importer(root, uri, used_by)
             importer.run()
         except (TrackingError, Busy, OSError) as error:
             print(f"relearn track: {error}; trying again", file=sys.stderr, flush=True)
@@ -112,7 +110,7 @@ def follow(
         with contextlib.suppress(TrackingError, Busy, OSError):
             importer.run()
             return importer.run()  # updates runs that the last pass has put into a group
-    return import_spool(root, uri, used_by=used_by, stale_s=stale_s, wait_s=wait_s)
+    return import_spool(root, uri, used_by=used_by)
 
 
 class Importer:
@@ -155,7 +153,7 @@ class Importer:
     def _pass(self) -> Summary:
         summary, now = Summary(), time.time()
         changed: list[tuple[Source, Any]] = []
-        self.roots += [one for one in self._find() if one not in self.roots]
+        self.roots = [*dict.fromkeys([*self.roots, *self._find()])]
         for root in self.roots:
             found, problems = sources(root)
             summary.problems += problems
