@@ -69,8 +69,8 @@ def main(args: argparse.Namespace) -> int:
     for name in ("trials", "controls", "seed"):
         value = getattr(args, name)
         if value is not None and value is not False:  # a seed may be 0
-            allowed = " or ".join(public_benchmark.SETUPS)
-            raise ValueError(f"--{name}: found {value}, allowed only with --setup {allowed}")
+            public = " or ".join(public_benchmark.SETUPS)
+            raise ValueError(f"--{name}: found {value}, allowed only with --setup {public}")
     defences = ["deep_knn"] if args.defences is None else args.defences
     allowed = [*DEFENCES, *VOTES, "adversarial_training"]
     if unknown := sorted(set(defences) - set(allowed)):
