@@ -181,7 +181,7 @@ def test_other_suites_and_recipes_do_not_decide(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("steps", "size", "decides"), [(391, 1.0, True), (390, 1.0, False), (391, 0.25, False)]
+    ("steps", "size", "decides"), [(391, 1.0, True), (390, 1.0, False), (392, 1.0, False), (391, 0.25, False)]
 )
 def test_a_whole_epoch_at_the_published_size_decides_on_its_network(tmp_path, steps, size, decides):
     for seed, (start, value) in itertools.product(SEEDS, (("kaiming", 0.1), ("gradinit", 0.4))):
@@ -196,6 +196,34 @@ def test_a_whole_epoch_at_the_published_size_decides_on_its_network(tmp_path, st
     if decides:
         full = part(claim, "VGG-19-BN: first epoch at the published size")
         assert full.decides and full.interval.estimate == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("ours", "kaiming", "network", "word"),
+    [
+        (
+            [0.4, 0.4, None],
+            [0.1] * 3,
+            "VGG-19-BN",
+            "direction",
+        ),  # the diverged run has the accuracy of one class
+        ([0.4, 0.4, 0.4], [0.1, 0.1, None], "VGG-19-BN", "reproduced"),
+        ([0.112, 0.113, 0.111], [0.1, 0.1, 0.1], "VGG-19-BN", "underpowered"),  # both at chance
+        ([0.4, 0.4, 0.4], [0.1] * 3, "VGG-19", "not_run"),  # does not decide
+    ],
+)
+def test_first_epochs_at_the_published_size_that_diverge_or_learn_nothing(
+    tmp_path, ours, kaiming, network, word
+):
+    for start, values in (("gradinit", ours), ("kaiming", kaiming)):
+        for seed, value in enumerate(values):
+            pretend.initialise(tmp_path, network, start, {}, seed=seed, suite="first_steps")
+            metrics = {"accbest_frac": 0.1} | ({} if value is None else {"accfinal_frac": value})
+            more = {"outcome": "diverged"} if value is None else {}
+            more |= {"suite": "first_steps", "recipe": "steps", "settings": {"steps": 391}}
+            pretend.train(tmp_path, network, start, metrics, seed=seed, **more)
+    claim = judged(evidence_of(tmp_path), "first_epoch_accuracy")
+    assert claim.verdict == word and (not claim.parts or len(claim.parts[0].seeds) == 3)
 
 
 @pytest.mark.parametrize(

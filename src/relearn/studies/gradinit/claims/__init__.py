@@ -1,8 +1,9 @@
 """The predicates of zhu2022, chapter 4, by the ids of claims.yaml, and the conditions under which a comparison is underpowered.
 
 A comparison needs at least 3 seeds. For images of the grid, the best accuracy of the network over all initialisations must reach
-the required 60% (``MIN_VICTIM_ACCURACY``). Nothing is required for translation; we require that some initialisation of the
-same kind of network reaches a BLEU of 10, because a difference of half a point between models that cannot translate is meaningless.
+the required 60% (``MIN_VICTIM_ACCURACY``). A first epoch at the published size must end above chance from one of them. Nothing is
+required for translation; we require that some initialisation of the same kind of network reaches a BLEU of 10, because a difference
+of half a point between models that cannot translate is meaningless.
 GradInit's initialisations must have met their bound in most iterations and must have used the learning rate of the training for the
 look-ahead step (:mod:`relearn.studies.gradinit.claims.starts`). Comparisons of time and memory only need enough seeds.
 """
@@ -20,9 +21,11 @@ from relearn.studies.gradinit.claims import exact, images, starts, translation
 
 MIN_SEEDS = 3
 MIN_ACCURACY = MIN_VICTIM_ACCURACY
+MIN_FIRST_EPOCH = 0.15  # no constant prediction of one of ten classes reaches it on 1,000 test images
 MIN_BLEU = 10.0
 METRICS = {
     "images": ("train_from_init.accbest_frac", {"suite": "grid"}),
+    "first_epoch": ("train_from_init.accfinal_frac", {"suite": "first_steps"}),
     "translation": ("train_translation.bleu_best", {"task": "translation"}),
 }
 
@@ -68,6 +71,9 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
         if comparison.role == "images" and (best is None or best < MIN_ACCURACY):
             found = "not measured" if best is None else f"{100 * best:.1f}%"
             reasons.append(f"{network} at {found} best accuracy, needs {100 * MIN_ACCURACY:.0f}%")
+        if comparison.role == "first_epoch" and (best is None or best < MIN_FIRST_EPOCH):
+            found = "not measured" if best is None else f"{100 * best:.1f}%"
+            reasons.append(f"{network} at {found} after the first epoch, needs {100 * MIN_FIRST_EPOCH:.0f}%")
         if comparison.role == "translation" and (best is None or best < MIN_BLEU):
             found = "not measured" if best is None else f"{best:.1f}"
             reasons.append(f"{network} at {found} BLEU, needs {MIN_BLEU:g}")

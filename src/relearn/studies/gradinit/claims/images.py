@@ -62,20 +62,25 @@ def resumed(evidence: Evidence, network: str, *starts: str) -> list[str]:
 def first_epoch_accuracy(evidence: Evidence) -> Finding:
     """Acc1(GradInit) - Acc1(Kaiming) > 0 on each network of table 4.4, the source of the claim.
 
-    For a network that ``first_steps`` trains for an epoch at its published size, the accuracy at its end decides, and no best accuracy
-    is required. For the others the first epoch of the grid decides. What does not decide is reported in addition.
+    For a network that ``first_steps`` trains for an epoch at its published size, the accuracy at its end decides; it must be above
+    chance from one of the two. For the others the first epoch of the grid decides. Reported in addition: what does not decide, and
+    VGG-19 at its published size, as its published accuracies (29.3 ± 0.6% and 29.1 ± 1.5%) do not differ.
     """
     parts: dict[str, Comparison | None] = {}
     more: list[Comparison | None] = []
     for network in TABLE_4_4:
         at_full_size = _trains_an_epoch_at_full_size(evidence, network)
-        steps = _first_steps(evidence, network, "accfinal_frac", "fraction", Above(0.0), at_full_size)
+        decides = at_full_size and network != "VGG-19"
+        steps = _first_steps(evidence, network, "accfinal_frac", "fraction", Above(0.0), decides)
         loss = _first_steps(evidence, network, "train_loss_nats", "nats", Below(0.0), False)
         ours, theirs = (accuracy(evidence, "acc1_frac", network, s) for s in ("gradinit", "kaiming"))
         name = f"{network}: first epoch, GradInit - Kaiming"
         grid = difference(name, ours, theirs, Above(0.0), decides=not at_full_size)
-        parts[name] = steps if at_full_size else grid
-        more += [grid if at_full_size else steps, loss]
+        if decides:
+            parts[name] = steps
+        elif not at_full_size:
+            parts[name] = grid
+        more += [grid if at_full_size else None, None if decides else steps, loss]
     return finding(parts, more)
 
 
@@ -88,7 +93,7 @@ def _trains_an_epoch_at_full_size(evidence: Evidence, network: str) -> bool:
     ]
     return (
         bool(sizes and steps)
-        and min(steps) >= EPOCH_STEPS
+        and set(steps) == {EPOCH_STEPS}
         and all(size["width"] == size["depth"] == 1 for size in sizes)
     )
 
@@ -97,13 +102,23 @@ def _first_steps(
     evidence: Evidence, network: str, metric: str, unit: str, claimed: Side, decides: bool
 ) -> Comparison | None:
     where = {"suite": "first_steps", "network": network}
+    lost = "accbest_frac" if metric == "accfinal_frac" else None
     ours, theirs = (
-        sample(evidence, f"train_from_init.{metric}", where, {"initialisation": start}, network=network)
+        sample(
+            evidence,
+            f"train_from_init.{metric}",
+            where,
+            {"initialisation": start},
+            network=network,
+            lost=lost,
+        )
         for start in ("gradinit", "kaiming")
     )
     when = "first epoch at the published size" if decides else f"{metric} after the first steps"
     name = f"{network}: {when}, GradInit - Kaiming"
-    return difference(name, ours, theirs, claimed, unit=unit, role="", decides=decides)
+    return difference(
+        name, ours, theirs, claimed, unit=unit, role="first_epoch" if decides else "", decides=decides
+    )
 
 
 def best_accuracy(evidence: Evidence) -> Finding:
