@@ -227,18 +227,25 @@ def test_damage_is_refused(machines: Machines, spoil: Callable[[Path], object], 
     assert says in line
 
 
-def test_beside_a_torn_record_the_rest_is_taken(
-    machines: Machines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("part", "by", "says"), [("}", "", "torn"), ('"seed": 0', '"seed": 7', "edited")])
+def test_beside_a_damaged_record_the_rest_is_taken(
+    part: str,
+    by: str,
+    says: str,
+    machines: Machines,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     torn = machines.there / CRAFT.record
-    torn.write_text("{")
+    assert part in torn.read_text()
+    torn.write_text(torn.read_text().replace(part, by))
     built = MagicMock(**{"persistence.locked": False})
     monkeypatch.setattr(jobs, "workflow", lambda *_: nullcontext(built))
     monkeypatch.setattr(jobs, "in_order", lambda _: [MagicMock(job=job) for job in PLAN])
     monkeypatch.setattr(jobs, "job_of", lambda their: their.job)
     assert adopt.take(machines.there, "mini") == 3
     out, error = capsys.readouterr()
-    assert f"left alone: {torn}: torn" in error and "adopted 1 records" in out
+    assert f"left alone: {torn}: " in error and says in error and "adopted 1 records" in out
     assert Path(PRETRAIN.record).is_file() and not Path(CRAFT.record).exists()
 
 

@@ -201,12 +201,7 @@ def test_a_whole_epoch_at_the_published_size_decides_on_its_network(tmp_path, st
 @pytest.mark.parametrize(
     ("ours", "kaiming", "network", "word"),
     [
-        (
-            [0.4, 0.4, None],
-            [0.1] * 3,
-            "VGG-19-BN",
-            "direction",
-        ),  # the diverged run has the accuracy of one class
+        ([0.4, 0.4, None], [0.1] * 3, "VGG-19-BN", "direction"),  # diverged: as accurate as one class
         ([0.4, 0.4, 0.4], [0.1, 0.1, None], "VGG-19-BN", "reproduced"),
         ([0.112, 0.113, 0.111], [0.1, 0.1, 0.1], "VGG-19-BN", "underpowered"),  # both at chance
         ([0.4, 0.4, 0.4], [0.1] * 3, "VGG-19", "not_run"),  # does not decide

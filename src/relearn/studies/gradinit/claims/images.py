@@ -107,8 +107,7 @@ def _first_steps(
         sample(
             evidence,
             f"train_from_init.{metric}",
-            where,
-            {"initialisation": start},
+            {**where, "initialisation": start},
             network=network,
             lost=lost,
         )
@@ -116,9 +115,8 @@ def _first_steps(
     )
     when = "first epoch at the published size" if decides else f"{metric} after the first steps"
     name = f"{network}: {when}, GradInit - Kaiming"
-    return difference(
-        name, ours, theirs, claimed, unit=unit, role="first_epoch" if decides else "", decides=decides
-    )
+    role = "first_epoch" if decides else ""
+    return difference(name, ours, theirs, claimed, unit=unit, role=role, decides=decides)
 
 
 def best_accuracy(evidence: Evidence) -> Finding:

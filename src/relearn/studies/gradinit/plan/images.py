@@ -1,7 +1,7 @@
 """The runs on images: initialisations, training from each of them, and gradients before training.
 
-The label ``suite`` gives the size: ``grid`` (the networks of the tables), ``first_steps`` (a few training steps at
-another size), or ``imagenet`` (table 4.8, with images decoded during training).
+The label ``suite`` gives the size: ``grid`` (the networks of the tables), ``first_steps`` (some training
+steps at another size; at small the first epoch at the published one), or ``imagenet`` (table 4.8, with images decoded during training).
 """
 
 from __future__ import annotations
