@@ -93,15 +93,13 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     )
     with Progress(f"initialise {run.labels['network']} {run.labels['initialisation']}") as progress:
         if method in ITERATED:
-            arguments |= {"log": run.log, "progress": progress}
+            arguments |= {"log": run.log, "progress": progress, "precision": precision}
         continued = False
         if method in SCALED:
             arguments["iterations"] = settings.iterations
             checkpoint = Checkpoint(run.work / "scales")
             continued = checkpoint.load() is not None
             arguments |= {"checkpoint": checkpoint, "checkpoint_every": CHECKPOINT_EVERY}
-        if method in ("gradinit", "extra_epoch"):
-            arguments["precision"] = precision
         if method == "extra_epoch":  # as in `train_from_init`
             arguments |= {"steps": task.steps_per_epoch(size), "decay": "no_norm"}
         clock = Clock(device)
