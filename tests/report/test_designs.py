@@ -14,7 +14,7 @@ from scipy import stats
 
 from relearn.params.places import place
 from relearn.params.reading import ParamsError
-from relearn.report import claims, design_formats, designs
+from relearn.report import claims, design_formats, designs, statistics
 from relearn.report.designs import Design
 from relearn.report.statistics import Interval
 from relearn.studies import parameters
@@ -74,7 +74,10 @@ def test_the_planned_half_width_is_students_or_the_exact_one_of_a_share() -> Non
     mean = designs.Measure("s", claimed=1.0, sd=2.0, pilot="p")
     assert designs.planned_half_width(mean, 5) == pytest.approx(stats.t.ppf(0.975, 4) * 2 / math.sqrt(5))
     share = designs.Measure("s", claimed=1.0, trials=4)
-    assert designs.planned_half_width(share, 18) == pytest.approx((1 - 0.025 ** (1 / 72)) / 2)
+    planned = (1 - 0.025 ** (1 / 18)) / 2  # all outcomes agree, so each of the 18 units counts once
+    ends = statistics.clustered_share([1.0] * 18, list(range(18)), 4)
+    assert designs.planned_half_width(share, 18) == pytest.approx(planned)
+    assert (ends.high - ends.low) / 2 == pytest.approx(planned)
     assert designs.planned_half_width(mean, 1) is None
     more = replace(mean, n=16)
     assert designs.planned_half_width(more, 5) == designs.planned_half_width(mean, 16)

@@ -28,6 +28,7 @@ def made_by(
     step: str = "",
     seed: int = 0,
     scale: str = "mini",
+    precision: str = "fp32",
 ) -> dict[str, Any]:
     """The record in ``out`` of this module's step, whose name is the module's where none is given."""
     given = dict(inputs or {})
@@ -39,7 +40,7 @@ def made_by(
     with record.Run(
         out, **named, labels=labels or {}, scale=scale, seed=seed, settings=settings, inputs=given
     ) as run:
-        module.run(run, read(module.Settings, settings), given, "cpu", "fp32")
+        module.run(run, read(module.Settings, settings), given, "cpu", precision)
     done = record.read(out)
     assert record.verify_outputs(done) == []
     return done

@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 from relearn.report import claims, claims_formats
+from relearn.report.quantities import Evidence
 from relearn.report.statistics import Interval, student_mean
 from relearn.studies.gradinit.claims import PREDICATES
 
@@ -150,10 +151,16 @@ def test_controls_of_the_best_accuracy_do_not_decide(tmp_path):
         ("gradinit_only_bn", 0.65),
     ):
         trained(tmp_path, "VGG-19-BN", start, "accbest_frac", [value] * 3)
+    unmet = {"constraint_count": 60.0, "iterations_count": 60.0}
+    settings = {"arguments": {"gamma": 1.0, "eta": 0.1}}
+    for seed in SEEDS:
+        pretend.initialise(tmp_path, "VGG-19-BN", "gradinit_only_bn", unmet, seed=seed, settings=settings)
     claim = judged(evidence_of(tmp_path), "best_accuracy")
     controls = [one for one in claim.parts if not one.decides]
     assert claim.main.interval.estimate == pytest.approx(0.1) and claim.verdict == "reproduced"
     assert [round(one.interval.estimate, 3) for one in controls] == [-0.1, -0.05]
+    above = "gradinit_only_bn of VGG-19-BN: 60 of 60 iterations above the bound on the norm"
+    assert [above in one.notes for one in controls] == [False, True]
 
 
 def test_a_training_that_diverges_before_its_first_epoch_has_the_accuracy_of_one_class(tmp_path):
@@ -266,6 +273,29 @@ def test_seconds_of_a_resumed_run_do_not_count(tmp_path):
     assert seconds.interval.estimate == pytest.approx(1.0)  # of seeds 0 and 1; seed 2 would pull it down
     assert seconds.notes[-1] == "seconds without gradinit seed 2: resumed, only the last attempt was timed"
     assert all("resumed" not in note for note in part(claim, "VGG-19: peak").notes)  # memory is whole
+
+
+@pytest.mark.parametrize("key", ["device_name", "precision", "threads"])
+def test_costs_of_different_machines_are_not_compared(tmp_path, key):
+    for seed in SEEDS:
+        pretend.initialise(tmp_path, "VGG-19", "gradinit", {"initialise_s": 1.0 + seed}, seed=seed)
+        pretend.initialise(tmp_path, "VGG-19", "metainit", {"initialise_s": 2.0 + 2 * seed}, seed=seed)
+    runs = evidence_of(tmp_path).runs
+
+    def elsewhere(*seeds):
+        other = {key: 2 if key == "threads" else "another"}
+        return Evidence(
+            replace(run, record={**run.record, "machine": {**run.record["machine"], **other}})
+            if run.seed in seeds and run.labels["initialisation"] == "metainit"
+            else run
+            for run in runs
+        )
+
+    seconds = part(judged(elsewhere(1), "beats_metainit"), "VGG-19: seconds")
+    differ = "the two sides differ in processor, precision or threads"
+    assert list(seconds.seeds) == [0, 2] and seconds.notes[-1] == f"without seed 1: {differ}"
+    missing = judged(elsewhere(*SEEDS), "beats_metainit").missing
+    assert f"VGG-19: seconds, GradInit / MetaInit: without seed 0, 1, 2: {differ}" in missing
 
 
 def test_a_cost_that_was_not_measured_is_missing_and_says_why(tmp_path):
@@ -398,19 +428,19 @@ def test_the_rate_of_gradinit_is_chosen_by_the_search_and_not_by_the_result(tmp_
 
 def test_the_share_of_layers_whose_deviation_falls(tmp_path):
     def rows(after, worse):
-        found = pretend.layers("VGG-19", after)
+        found = pretend.layers("VGG-19-BN", after)
         for row in found[:worse]:
             row["gradient_std"] *= 100
         return found
 
-    for seed, worse in enumerate((0, 1, 2)):
-        pretend.gradients(tmp_path, "VGG-19", "kaiming", rows(False, 0), seed=seed)
-        pretend.gradients(tmp_path, "VGG-19", "gradinit", rows(True, worse), seed=seed)
+    for seed, worse in enumerate((0, 2, 5)):
+        pretend.gradients(tmp_path, "VGG-19-BN", "kaiming", rows(False, 0), seed=seed)
+        pretend.gradients(tmp_path, "VGG-19-BN", "gradinit", rows(True, worse), seed=seed)
     claim = judged(evidence_of(tmp_path), "lower_gradient_variance")
-    # 16 layers count; the last, of which the deviation doubles, does not
-    assert claim.main.interval.estimate == pytest.approx((16 + 15 + 14) / 48)
+    # 32 layers count; the last, of which the deviation doubles, does not
+    assert claim.main.interval.estimate == pytest.approx((32 + 30 + 28) / 96)
     assert 0.99 < claim.main.interval.high <= 1.0 and claim.verdict == "inconclusive"
-    assert claim.main.notes[1] == "seed 1: 15 of 16; not conv0.weight"
+    assert claim.main.notes[1] == "seed 1: 30 of 32; not conv0.weight, norm0.weight"
 
 
 def test_biases_are_no_layers_and_an_infinite_deviation_does_not_fall(tmp_path):
@@ -515,18 +545,39 @@ def test_costs_do_not_ask_whether_the_bound_was_met(tmp_path):
     assert part(claim, "VGG-19: seconds").verdict == "reproduced" and not claim.reasons
 
 
-def test_the_ratio_of_figure_4_1_is_additional_and_not_decisive(tmp_path):
+@pytest.mark.parametrize(
+    ("network", "decisive", "word"),
+    [("VGG-19-BN", False, "direction"), ("ResNet-110-BN", True, "contradicted")],
+)
+def test_the_ratio_of_figure_4_1_decides_where_the_figure_shows_it(tmp_path, network, decisive, word):
     """Deviations that fall with the whole gradient leave their ratio to its mean where it was."""
-    before, after = pretend.layers("VGG-19", False), pretend.layers("VGG-19", True)
+    before, after = pretend.layers(network, False), pretend.layers(network, True)
     for first, second in zip(before, after):
         second["relative_std"] = first["relative_std"]
     for seed in SEEDS:
-        pretend.gradients(tmp_path, "VGG-19", "kaiming", before, seed=seed)
-        pretend.gradients(tmp_path, "VGG-19", "gradinit", after, seed=seed)
+        pretend.gradients(tmp_path, network, "kaiming", before, seed=seed)
+        pretend.gradients(tmp_path, network, "gradinit", after, seed=seed)
     claim = judged(evidence_of(tmp_path), "lower_gradient_variance")
-    relative = part(claim, "VGG-19: share of layers with a smaller sigma(g) / |E g|")
-    assert claim.verdict == "direction" and not relative.decides
+    relative = part(claim, f"{network}: share of layers with a smaller sigma(g) / |E g|")
+    assert claim.verdict == word and relative.decides == decisive
     assert relative.interval.estimate == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [("decoder.0.self_attention.q.weight", 1.0), ("decoder.0.self_attention.v.weight", 1 / 2)],
+)
+def test_weights_that_figure_4_9_excepts_do_not_count(tmp_path, name, share):
+    rows = [
+        {"name": one, "index": i, "kind": "linear", "gradient_std": 1.0, "relative_std": 1.0}
+        for i, one in enumerate(("encoder.0.out.weight", name, "last.weight"))
+    ]
+    after = [row | {"gradient_std": 2.0 if row["name"] == name else 0.5} for row in rows]
+    for seed in SEEDS:
+        pretend.gradients(tmp_path, "post_ln", "xavier", rows, seed=seed)
+        pretend.gradients(tmp_path, "post_ln", "gradinit", after, seed=seed)
+    claim = judged(evidence_of(tmp_path), "lower_gradient_variance")
+    assert part(claim, "post_ln: share of layers with a smaller sigma(g),").interval.estimate == share
 
 
 def test_a_claim_about_several_networks_says_how_each_did(tmp_path):

@@ -47,6 +47,17 @@ def slow_loss_and_norm(runs: Runs, name: str, *, train: bool = True, seed: int =
     return float(value.detach()), math.sqrt(sum(float(p.grad.square().sum()) for p in net.parameters()))
 
 
+@pytest.mark.parametrize(("method", "arguments"), [("gradinit", GRADINIT), ("metainit", ADAM)])
+def test_gradinit_and_its_rival_initialise_in_the_precision_of_the_job(runs, method, arguments):
+    settings, inputs = {**START, "method": method, "arguments": arguments}, {"data": [runs.data]}
+    losses = []
+    for name, precision in (("single", "fp32"), ("again", "fp32"), ("half", "bf16")):
+        out, labels = runs.root / f"{method}_{name}", LABELS | {"initialisation": method}
+        made_by(initialise, out, settings, labels, inputs, study="gradinit", precision=precision)
+        losses.append(runs.rows(out.name, "history.csv")[0]["loss"])
+    assert losses[0] == losses[1] != losses[2]
+
+
 # --- pairing ---------------------------------------------------------------------------------------
 
 

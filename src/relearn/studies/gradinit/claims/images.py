@@ -6,14 +6,17 @@ Only the networks of the tables count (label ``suite`` = grid); but a whole firs
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from relearn.report.comparisons import Comparison, Finding, finding
 from relearn.report.quantities import Evidence
-from relearn.report.runs import select
+from relearn.report.runs import Run, select
 from relearn.report.seeds import Sample, difference, mean, ratio, sample
 from relearn.report.verdicts import Above, Below, Side
+from relearn.studies.gradinit.claims import starts
 
 TABLE_4_3 = ("VGG-19", "VGG-19-BN", "ResNet-110", "ResNet-110-BN")
 TABLE_4_4 = (*TABLE_4_3, "ResNet-1202-BN")
@@ -36,27 +39,47 @@ def accuracy(evidence: Evidence, metric: str, network: str, start: str) -> Sampl
     return sample(evidence, f"train_from_init.{metric}", where, network=network, lost="accbest_frac")
 
 
-def cost(evidence: Evidence, metric: str, network: str, start: str) -> Sample:
-    """A metric of initialisation runs, by seed; a ``*`` in ``start`` gives the mean over all matching initialisations.
+Kind = tuple[str, Mapping[str, Any]]  # a quantity, and the filters of its runs
 
-    Seconds leave out runs that were resumed, of which only the last attempt was timed (:func:`resumed`).
+
+def of_start(metric: str, network: str, start: str) -> Kind:
+    """A metric of initialisations; a ``*`` in ``start`` matches several."""
+    return f"initialise.{metric}", {"suite": "grid", "network": network, "initialisation": start}
+
+
+def cost_ratio(
+    name: str, evidence: Evidence, ours: Kind, theirs: Kind, claimed: Side, times: float = 1.0
+) -> tuple[dict[str, Comparison | None], list[str]]:
+    """Ratio of seconds or bytes to ``times`` the other's, paired by seed, of runs with the same processor, precision and threads.
+
+    A side with several such runs of a seed has their mean. Seconds leave out runs that were resumed, of which only the last attempt was
+    timed. The notes name what is left out. Returns the part of the claim, or what is missing and why.
     """
-    where = {"suite": "grid", "network": network, "initialisation": start}
-    if metric == "initialise_s":
-        evidence = Evidence([run for run in evidence.runs if not run.resumed])
-    return sample(evidence, f"initialise.{metric}", where, network=network)
-
-
-def resumed(evidence: Evidence, network: str, *starts: str) -> list[str]:
-    """A note that names the runs whose seconds :func:`cost` leaves out; empty if there are none."""
-    where = {"suite": "grid", "network": network}
-    found = [
-        f"{run.labels['initialisation']} seed {run.seed}"
-        for start in starts
-        for run in evidence.of("initialise.initialise_s", {**where, "initialisation": start})
-        if run.resumed
-    ]
-    return [f"seconds without {', '.join(found)}: resumed, only the last attempt was timed"] if found else []
+    late: list[str] = []
+    sides = []
+    for kind, where in (ours, theirs):
+        found: dict[tuple[int, str], list[Run]] = defaultdict(list)
+        for run in evidence.of(kind, where):
+            if run.resumed and kind.endswith("initialise_s"):
+                late.append(f"{run.labels['initialisation']} seed {run.seed}")
+            else:
+                found[run.seed, run.machine].append(run)
+        sides.append(found)
+    pairs = sides[0].keys() & sides[1].keys()
+    seeds = {seed for seed, _ in sides[0]} & {seed for seed, _ in sides[1]}
+    notes = [f"seconds without {', '.join(late)}: resumed, only the last attempt was timed"] if late else []
+    if apart := sorted(seeds - {seed for seed, _ in pairs}):
+        listed = ", ".join(map(str, apart))
+        notes.append(f"without seed {listed}: the two sides differ in processor, precision or threads")
+    left, right = (
+        sample(Evidence(run for pair in pairs for run in found[pair]), kind, network=where["network"])
+        for (kind, where), found in zip((ours, theirs), sides)
+    )
+    right = replace(right, values={seed: times * value for seed, value in right.values.items()})
+    part = ratio(name, left, right, claimed, notes=notes)
+    if part or not seeds:
+        return {name: part}, []
+    return {}, [f"{name}: {'; '.join(notes) or 'every pair has a number that is not above 0'}"]
 
 
 def first_epoch_accuracy(evidence: Evidence) -> Finding:
@@ -122,7 +145,8 @@ def _first_steps(
 def best_accuracy(evidence: Evidence) -> Finding:
     """Accbest(GradInit) - Accbest(Kaiming) >= 0 on each network of tables 4.4 and 4.5.
 
-    Reported in addition: the same for GradInit with a tuned tau, and of a part of the scales, where these were trained.
+    Reported in addition: the same for GradInit with a tuned tau, and of a part of the scales, where these were trained, with the
+    conditions on GradInit that they do not meet.
     """
     parts, more = {}, []
     for network in TABLE_4_4 + TABLE_4_5:
@@ -132,8 +156,9 @@ def best_accuracy(evidence: Evidence) -> Finding:
         for start, words in CONTROLS.items():
             control = accuracy(evidence, "accbest_frac", network, start)
             name = f"{network}: best, {words} - Kaiming"
-            part = difference(name, control, theirs, Above(0.0, strict=False), decides=False)
-            more += [part] if part else []
+            if part := difference(name, control, theirs, Above(0.0, strict=False), decides=False):
+                notes = (*part.notes, *starts.lacking(evidence, part.runs))
+                more.append(replace(part, notes=notes))
     return finding(parts, more)
 
 
@@ -144,21 +169,18 @@ def beats_metainit(evidence: Evidence) -> Finding:
     WRN-28-10 is left out: the paper does not run MetaInit on it but quotes another paper's best accuracy.
     """
     parts: dict[str, Comparison | None] = {}
-    not_positive: list[str] = []
+    missing: list[str] = []
     for network in (*TABLE_4_4, *TABLE_4_5[1:]):
         ours, theirs = (accuracy(evidence, "accbest_frac", network, s) for s in ("gradinit", "metainit"))
         name = f"{network}: best, GradInit - MetaInit"
         parts[name] = difference(name, ours, theirs, Above(0.0, strict=False))
         for metric, words in (("initialise_s", "seconds"), ("peak_memory_bytes", "peak memory")):
-            ours, theirs = (cost(evidence, metric, network, start) for start in ("gradinit", "metainit"))
+            both = (of_start(metric, network, start) for start in ("gradinit", "metainit"))
             name = f"{network}: {words}, GradInit / MetaInit"
-            notes = resumed(evidence, network, "gradinit", "metainit") if metric == "initialise_s" else []
-            part = ratio(name, ours, theirs, Below(1.0), notes=notes)
-            if part is None and ours.values.keys() & theirs.values.keys():
-                not_positive.append(f"{name}: every pair has a number that is not above 0")
-            else:
-                parts[name] = part
-    return finding(parts, missing=not_positive)
+            found, lacks = cost_ratio(name, evidence, *both, Below(1.0))
+            parts |= found
+            missing += lacks
+    return finding(parts, missing=missing)
 
 
 def depth_1202(evidence: Evidence) -> Finding:
@@ -177,13 +199,13 @@ def constraint_not_penalty(evidence: Evidence) -> Finding:
     The penalty's time is the mean over its strengths. The best strength for a network has the highest mean over seeds.
     """
     parts: dict[str, Comparison | None] = {}
+    missing: list[str] = []
     for network in TABLE_4_3:
-        seconds = [
-            cost(evidence, "initialise_s", network, start) for start in ("gradinit", "gradinit_penalty_*")
-        ]
         name = f"{network}: seconds, constraint / penalty"
-        notes = resumed(evidence, network, "gradinit", "gradinit_penalty_*")
-        parts[name] = ratio(name, seconds[0], seconds[1], Below(1.0), notes=notes)
+        both = (of_start("initialise_s", network, start) for start in ("gradinit", "gradinit_penalty_*"))
+        found, lacks = cost_ratio(name, evidence, *both, Below(1.0))
+        parts |= found
+        missing += lacks
         penalties = {start: accuracy(evidence, "accbest_frac", network, start) for start in PENALTIES}
         run = {start: one for start, one in penalties.items() if one.values}
         name = f"{network}: best, constraint - best penalty"
@@ -196,7 +218,7 @@ def constraint_not_penalty(evidence: Evidence) -> Finding:
             notes = [f"best strength {best.rpartition('_')[2]}, of {swept}"]
             ours = accuracy(evidence, "accbest_frac", network, "gradinit")
             parts[name] = difference(name, ours, run[best], Above(-MARGIN, strict=False), notes=notes)
-    return finding(parts)
+    return finding(parts, missing=missing)
 
 
 def overlap_half(evidence: Evidence) -> Finding:
