@@ -158,6 +158,13 @@ def test_without_mixup_labels_are_classes(runs, spy):
     assert spy.given["mix"] is None and spy.given["clip_norm"] is None
 
 
+def test_biases_of_a_resnet_without_normalisation_learn_at_a_tenth(runs, spy):
+    plain = {**NETWORK, "name": "ResNet-110"}
+    runs.initialise("plain", "kaiming", network=plain)
+    runs.train("plain_run", "plain", network=plain["name"], epochs=1)
+    assert spy.given["lr_scale"] == {"*bias": 0.1}
+
+
 def test_biases_and_scalars_of_fixup_learn_at_a_tenth(runs, spy):
     runs.train("fixup_run", "fixup", network=FIXUP["name"], epochs=1, weight_decay=0.0, clip_norm=1.0)
     assert spy.given["lr_scale"] == FIXUP_RATES == {"*bias": 0.1, "*scale*": 0.1}

@@ -11,7 +11,8 @@ epoch_s is the time of an epoch without its evaluation: CPU time of this process
 
 The learning rate follows a cosine schedule to 0 unless a schedule is given. With ``steps`` it is constant, because in the
 published runs of 200 epochs the cosine barely changes the rate within the first epoch. As in the released code, normalisation
-layers have no weight decay, and biases and scalars of FixUp networks have a tenth of the learning rate.
+layers have no weight decay. Biases of residual networks without normalisation, FixUp's included, and FixUp's scalars have a tenth of
+the learning rate.
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ from relearn.steps.tasks import OnFolder, OnImages
 NEEDS_TORCH = True
 PROCESSES = True
 FIXUP_RATES = {"*bias": 0.1, "*scale*": 0.1}
+RATES = {
+    "FixUpResNet-110": FIXUP_RATES,
+    "timm-ResNet-50-FixUp": FIXUP_RATES,
+    "ResNet-110": {"*bias": 0.1},
+    "ResNet-1202": {"*bias": 0.1},
+}
+"""Factors of the learning rate by network and name of the parameter."""
 BLOCKS = 10
 """Rows of the history of a training of ``steps``."""
 
@@ -118,7 +126,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
             momentum=settings.momentum or 0.0,  # AdamW has none
             weight_decay=settings.weight_decay,
             decay="no_norm",
-            lr_scale=FIXUP_RATES if "FixUp" in run.labels["network"] else None,
+            lr_scale=RATES.get(run.labels["network"]),
             clip_norm=settings.clip_norm,
             schedule=settings.schedule or ("constant" if steps else "cosine"),
             milestones=settings.milestones,
