@@ -82,7 +82,7 @@ def rows():
 
 
 def test_every_case_of_lrsa_holds(rows):
-    assert [tuple(row) for row in rows] == [lrsa.COLUMNS] * (4 + 3 + 1 + 2 * (3 + 3 + 3 * 8))
+    assert [tuple(row) for row in rows] == [lrsa.COLUMNS] * (4 + 3 + 2 + 2 * (3 + 3 + 3 * 8))
     assert all(row["holds"] for row in rows)
     assert {row["case"] for row in rows} == {
         *("reversed", "probability", "score", "row_sum", "output", "scale", "eps", "random", "published"),

@@ -409,13 +409,18 @@ def test_an_interval_holds_its_estimate_and_stays_in_what_seeds_allow(values, ra
 
 def test_the_bootstrap_is_that_of_a_slow_loop():
     rng = np.random.default_rng(5)
-    values = rng.normal(size=(7, 3)).round(2)
-    pairs = {str(t): (of(values[:, t], f"l{t}"), of([0.0] * 7, f"r{t}")) for t in range(3)}
+    left, right = rng.normal(size=(2, 7, 3)).round(2)
+    pairs = {str(t): (of(left[:, t], f"l{t}"), of(right[:, t], f"r{t}")) for t in range(3)}
     found = medians.most("m", pairs, Above(0.0)).interval
     draws = np.random.default_rng(statistics.SEED).integers(0, 7, (statistics.RESAMPLES, 7))
-    slow = [sorted(np.median(values[list(draw)], axis=0))[1] for draw in draws]  # the middle of three tasks
+
+    def middle(rows):  # of three tasks
+        return sorted(np.median(left[rows], axis=0) - np.median(right[rows], axis=0))[1]
+
+    slow = [middle(list(draw)) for draw in draws]
     level = statistics.expanded_level(7)
-    assert found.estimate == sorted(np.median(values, axis=0))[1]
+    assert found.estimate == pytest.approx(middle(range(7)))
+    assert found.estimate != pytest.approx(sorted(np.median(left - right, axis=0))[1])
     assert (found.low, found.high) == pytest.approx(np.quantile(slow, [level, 1 - level]))
 
 

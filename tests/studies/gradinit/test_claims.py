@@ -565,12 +565,12 @@ def test_the_ratio_of_figure_4_1_decides_where_the_figure_shows_it(tmp_path, net
 
 @pytest.mark.parametrize(
     ("name", "share"),
-    [("decoder.0.self_attention.q.weight", 1.0), ("decoder.0.self_attention.v.weight", 1 / 2)],
+    [("decoder.0.self_attention.q.weight", 1.0), ("decoder.0.self_attention.v.weight", 2 / 3)],
 )
 def test_weights_that_figure_4_9_excepts_do_not_count(tmp_path, name, share):
     rows = [
         {"name": one, "index": i, "kind": "linear", "gradient_std": 1.0, "relative_std": 1.0}
-        for i, one in enumerate(("encoder.0.out.weight", name, "last.weight"))
+        for i, one in enumerate(("encoder.0.out.weight", name, "decoder.0.ffn.fc2.weight"))
     ]
     after = [row | {"gradient_std": 2.0 if row["name"] == name else 0.5} for row in rows]
     for seed in SEEDS:

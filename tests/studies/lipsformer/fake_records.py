@@ -96,7 +96,7 @@ def layer_norm(p: str, place: str, norm: float, **changed: Any) -> dict[str, Any
 
 def lrsa(case: str, norm: float, printed: float | None, bound: float, **changed: Any) -> dict[str, Any]:
     row = {"case": case, "norm": norm, "printed": printed, "bound": bound, "holds": int(norm <= bound)}
-    row |= {"dim": 384, "length": 197}
+    row |= {"dim": 384, "length": 197, "quantity": "probability"}
     return row | {"printed_holds": None if printed is None else int(norm <= printed)} | changed
 
 

@@ -74,7 +74,7 @@ def _ends(evidence: Evidence, task: str, method: str) -> list[str]:
 
 
 def freelb_beats_pgd(evidence: Evidence) -> Finding:
-    """On most tasks that count, the median over seeds of FreeLB's score minus that of the better rival is at least 0.
+    """On most tasks that count, FreeLB's median score over seeds minus that of the better rival is at least 0, as table 3.1 has medians.
 
     The better one of PGD and FreeAT is the one with the better median on the task. It is chosen at the seeds that decide, so a
     contradiction is corrected for two comparisons. FreeAT updates the network after every pass, the others

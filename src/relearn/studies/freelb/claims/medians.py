@@ -107,27 +107,33 @@ def most(
     notes: Sequence[str] = (),
     among: int = 1,
 ) -> Comparison | None:
-    r"""The :math:`(\lfloor T/2 \rfloor + 1)`-th largest of T values: for each task, the median over seeds of left - right.
+    r"""The :math:`(\lfloor T/2 \rfloor + 1)`-th largest of T values: for each task, median(left) - median(right) over seeds.
 
-    This statistic reaches a threshold if and only if the medians of more than half of the tasks do. It uses the seeds that all
+    This statistic reaches a threshold if and only if more than half of the tasks do. It uses the seeds that all
     samples share; the result is None if there are none. ``among`` is the number of rivals of which the right side is the best.
     """
     samples = [one for pair in pairs.values() for one in pair]
     seeds = sorted(set.intersection(*(set(one.values) for one in samples))) if samples else []
     if not seeds:
         return None
-    values = np.array([[left.values[s] - right.values[s] for left, right in pairs.values()] for s in seeds])
+    values = np.array([[one.values[seed] for one in samples] for seed in seeds])
+    paired = values[:, ::2] - values[:, 1::2]
     rank = len(pairs) // 2 + 1
 
-    def statistic(drawn: np.ndarray) -> np.ndarray:
-        return np.sort(np.median(drawn, axis=1), axis=-1)[:, -rank]
+    def apart(drawn: np.ndarray) -> np.ndarray:
+        medians = np.median(drawn, axis=-2)
+        return medians[..., ::2] - medians[..., 1::2]
 
-    interval = _order_interval(values, statistic, [student_mean(column) for column in values.T], rank)
-    method = f"median of differences paired by seed, the {rank}. largest of {len(pairs)}; {METHOD}"
-    notes = [*notes, *(f"{task}: {paired_note(column, unit)}" for task, column in zip(pairs, values.T))]
-    # the decisive task, whose median is the reported statistic, determines how many more seeds are needed
-    decisive = np.argsort(np.median(values, axis=0))[-rank]
-    units = Units("seeds", tuple(map(float, values[:, decisive])), inflation=MEDIAN)
+    def statistic(drawn: np.ndarray) -> np.ndarray:
+        return np.sort(apart(drawn), axis=-1)[:, -rank]
+
+    interval = _order_interval(values, statistic, [student_mean(column) for column in paired.T], rank)
+    method = f"difference of medians, the {rank}. largest of {len(pairs)}; {METHOD}"
+    notes = [*notes, *(f"{task}: {paired_note(column, unit)}" for task, column in zip(pairs, paired.T))]
+    # the decisive task, whose difference is the reported statistic, determines how many more seeds are needed
+    decisive = np.argsort(apart(values))[-rank]
+    inflation = _inflation(values[:, 2 * decisive : 2 * decisive + 2])
+    units = Units("seeds", tuple(map(float, paired[:, decisive])), inflation=inflation)
     return comparison(
         name, interval, claimed, unit, method, samples, seeds, role, decides, notes, units, among
     )

@@ -43,8 +43,8 @@ def lower_gradient_variance(evidence: Evidence) -> Finding:
     (:data:`MEASURED`); and so does sigma(g) / abs(E g), the ratio of figure 4.1, on its two ResNets.
 
     A layer is a weight of a linear map, a convolution or a normalisation, as in the figures; the last layer is the last linear map
-    or convolution. The Transformer's query and key projections of the decoder's self-attention do not count, as the paper excepts them.
-    A sigma that is not finite counts as infinite.
+    or convolution of an image network. Query and key projections of the self-attention in the Transformer's decoder do not count, as
+    the paper excepts them. A sigma that is not finite counts as infinite.
 
     The other shares are also shown but do not decide. sigma alone falls with any rescaling that makes gradients smaller; the ratio
     does not depend on the scale.
@@ -99,9 +99,13 @@ def _shares(
 
 
 def _deviations(run: Run, column: str) -> dict[str, float]:
-    """A column of layers.csv by layer, without the last linear layer and those that figure 4.9 excepts."""
+    """A column of layers.csv by layer, without the last linear layer of an image network and the layers that figure 4.9 excepts.
+
+    The Transformer's output weights are its embedding's, which is no linear layer.
+    """
     rows = [row for row in run.rows("layers.csv") if row["kind"] in WEIGHTS] if run.has("layers.csv") else []
-    last = max((row["index"] for row in rows if row["kind"] == "linear"), default=None)
+    linear = (row["index"] for row in rows if row["kind"] == "linear")
+    last = None if run.labels.get("task") == "translation" else max(linear, default=None)
     rows = [row for row in rows if row["index"] != last and not EXCEPTED.match(str(row["name"]))]
     return {str(row["name"]): number(row[column]) for row in rows}
 

@@ -8,6 +8,7 @@ for other initial values are reported in addition.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from relearn.models.layer_scale_start import layer_scale_start
 from relearn.report import classified
@@ -20,9 +21,9 @@ from relearn.report.verdicts import Above, Below
 DEEP = (24, 36)  # blocks
 MIN_RATES = 2
 LAYER_SCALE = "layer_scale_"
+ALSO = ("pre_norm", "rezero_deit")
+"""Shown in addition: the network without a scheme, and ReZero in it without other changes."""
 RIVALS = ("rezero", "skip_init", "fixup", "fixup_norm", "t_fixup", "t_fixup_norm")
-#: a start that is not 0, and the same from 0
-NOT_ZERO = {"rezero_epsilon": "rezero", LAYER_SCALE: f"{LAYER_SCALE}0"}
 
 
 def start(depth: int) -> str:
@@ -45,14 +46,19 @@ def deeper_is_trainable(evidence: Evidence) -> Finding:
     """At 24 and at 36 blocks LayerScale is more accurate than each rival, or it trains and the rival does not.
 
     A rival that converges for some seed is compared by accuracy over all seeds. For a rival that never converges, the share
-    of seeds at which LayerScale itself converges decides.
+    of seeds at which LayerScale itself converges decides. Pre-norm and ReZero with DeiT's initialisation are shown in addition.
     """
     parts: dict[str, Comparison | None] = {}
     for depth in DEEP:
         for rival in RIVALS:
             name = f"{depth} blocks: {start(depth)} - {rival}"
             parts[name] = _trains_better(evidence, name, depth, rival)
-    return finding(parts)
+    beside = [
+        _trains_better(evidence, f"{depth} blocks: {start(depth)} - {other}", depth, other)
+        for depth in DEEP
+        for other in ALSO
+    ]
+    return finding(parts, [part and replace(part, decides=False) for part in beside])
 
 
 def _trains_better(evidence: Evidence, name: str, depth: int, rival: str) -> Comparison | None:
@@ -73,13 +79,11 @@ def _trains_better(evidence: Evidence, name: str, depth: int, rival: str) -> Com
 
 
 def small_not_zero(evidence: Evidence) -> Finding:
-    """A small initial value is more accurate than the same scheme started at 0, at every depth at which both were run."""
+    """ReZero from a small value is more accurate than from 0, at every depth at which both were run."""
     parts: dict[str, Comparison | None] = {}
-    for small, zero in NOT_ZERO.items():
-        for depth in depths(evidence, variant=zero):
-            variant = start(depth) if small == LAYER_SCALE else small
-            name = f"{depth} blocks: {variant} - {zero}"
-            parts[name] = _difference(evidence, name, variant, zero, depth)
+    for depth in depths(evidence, variant="rezero"):
+        name = f"{depth} blocks: rezero_epsilon - rezero"
+        parts[name] = _difference(evidence, name, "rezero_epsilon", "rezero", depth)
     return finding(parts or {"a start at 0": None})
 
 

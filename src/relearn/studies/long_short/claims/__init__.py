@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from relearn.data.lra import TASKS as ALL_TASKS
@@ -41,7 +42,7 @@ ALSO = (
     "synthesizer",
 )
 UNIFORM = 8.0  # bits per character of a uniform guess over bytes; used for a diverged model without a value
-BPC, PRINTED_MILLIONS = 0.99 + 0.01, 44
+BPC, PRINTED_MILLIONS = 0.995, 44  # what prints as 0.99
 SIMILAR = {"CvT-LS-13": "CvT-13"}  # pair compared in figure 5.6
 SIMILAR_ALSO = {"CvT-LS-21": "CvT-21", "ViL-LS-Medium": "ViL-Medium"} | dict.fromkeys(PARTS, "CvT-13")
 ALL = Above(1.0, strict=False)
@@ -197,12 +198,14 @@ def _fewer(evidence: Evidence, name: str, decides: bool) -> Comparison | None:
 
 
 def dynamic_is_robust(evidence: Evidence) -> Finding:
-    """Drop in accuracy, dynamic projection minus Linformer, < 0 for insertion and deletion, on Text and Retrieval.
+    """Drop in accuracy, dynamic projection minus Linformer, < 0 for insertion and deletion on Retrieval.
 
+    Text is shown and does not decide: there the printed accuracies have the other sign (erratum Z15).
     Differences are paired by test sample and seed; seeds and samples are both drawn. The number of seeds and the accuracies on clean
     texts determine whether the claim is underpowered.
     """
     parts: dict[str, Comparison | None] = {}
+    beside: list[Comparison] = []
     for task in ("text", "retrieval"):
         for change in ("insertion", "deletion"):
             name = f"{task}, {change}: fall of dynamic projection - of Linformer"
@@ -210,8 +213,12 @@ def dynamic_is_robust(evidence: Evidence) -> Finding:
                 falls(evidence, f"train_lra/{one}/{task}", on_lra(one, task), change)
                 for one in ("dynamic", "linformer")
             ]
-            parts[name] = fall_less(name, *sides)
-    return finding(parts)
+            part = fall_less(name, *sides)
+            if task == "retrieval":
+                parts[name] = part
+            elif part:
+                beside.append(replace(part, decides=False))
+    return finding(parts, beside)
 
 
 def enwik8_0_99_bpc(evidence: Evidence) -> Finding:

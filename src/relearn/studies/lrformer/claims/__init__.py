@@ -79,7 +79,9 @@ def lrsa_bound(evidence: Evidence) -> Finding:
                 "the corrected, conditional bounds hold",
                 lambda row: bool(row["holds"]),
                 [f"largest share {found.most('norm', 'bound'):.4f}"],
-                full_size=lambda row: _wide(row) and row["length"] >= LENGTH,
+                full_size=lambda row: (
+                    _wide(row) and row["length"] >= LENGTH and row["quantity"] == "probability"
+                ),
             ),
         ]
     )

@@ -29,16 +29,23 @@ def undefended(evidence: Evidence, quantity: str, attack: str, setting: str = "t
 
 
 def cp_beats_fc(evidence: Evidence) -> Finding:
-    """Mean of success(convex polytope) - success(feature collision) is above 0."""
+    """Mean of success(convex polytope) - success(feature collision) is above 0; black-box victims alone are shown, too."""
     name = "convex polytope - feature collision"
-    part = paired_difference(
-        name,
-        undefended(evidence, "attack_success", "convex_polytope"),
-        undefended(evidence, "attack_success", "feature_collision"),
+    ours, theirs = (
+        undefended(evidence, "attack_success", attack) for attack in ("convex_polytope", "feature_collision")
+    )
+    part = paired_difference(name, ours, theirs, Above(0.0), bounds=DIFFERENCE)
+    unseen = black_box_victims(evidence, "convex_polytope")
+    apart = paired_difference(
+        f"{name}, black-box victims",
+        [trial for trial in ours if trial.victim in unseen],
+        theirs,
         Above(0.0),
         bounds=DIFFERENCE,
+        decides=False,
+        victims_needed=2,
     )
-    return finding({name: part})
+    return finding({name: part}, [apart])
 
 
 def cp_black_box(evidence: Evidence) -> Finding:
@@ -58,8 +65,9 @@ def cp_black_box(evidence: Evidence) -> Finding:
 
 
 def attack_is_invisible(evidence: Evidence) -> Finding:
-    """|test accuracy(poisoned) - test accuracy(unperturbed bases)| is within one point, for both attacks.
+    """|test accuracy(poisoned) - test accuracy(unperturbed bases)| is within one point, for the convex polytope attack.
 
+    The paper says this of its own attack only; feature collision is shown.
     Judged on attacks that succeed while their control does not, because an attack without effect is trivially invisible.
     How many succeed is a result, so the required number of targets, victims and pairs is that of the attacks made; those
     that succeed must be on at least ``MIN_HIT_TARGETS`` targets, over which their interval is resampled. The comparison
@@ -76,11 +84,12 @@ def attack_is_invisible(evidence: Evidence) -> Finding:
                 if words != "all"
                 else f"{attack}, all attacks"
             )
-            part = paired_difference(name, chosen, clean, Within(-POINT, POINT), decides=words != "all")
+            decides = (attack, words) == ("convex_polytope", "that work")
+            part = paired_difference(name, chosen, clean, Within(-POINT, POINT), decides=decides)
             if part and words != "all":
                 made = sorted({trial.key for trial in trials})
                 part = replace(part, chosen_from=tuple(made))
-            if part or words != "all":
+            if part or decides:
                 parts[name] = part
     return finding(parts)
 
@@ -106,13 +115,24 @@ def dropout_transfers(evidence: Evidence) -> Finding:
 
 
 def overlap_not_needed(evidence: Evidence) -> Finding:
-    """With disjoint training images, success(convex polytope) - success(unperturbed bases) is above 0."""
+    """With disjoint training images, success(convex polytope) - success(unperturbed bases) is above 0; black-box victims are shown, too."""
     name = "convex polytope - unperturbed bases, no training image shared"
     setting = "overlap_disjoint"
     attacked = undefended(evidence, "attack_success", "convex_polytope_half", setting)
     clean = undefended(evidence, "attack_success", "clean", setting)
     part = paired_difference(name, attacked, clean, Above(0.0), bounds=DIFFERENCE, role="victim_disjoint")
-    return finding({name: part})
+    unseen = black_box_victims(evidence, "convex_polytope_half", setting)
+    apart = paired_difference(
+        f"{name}, black-box victims",
+        [trial for trial in attacked if trial.victim in unseen],
+        clean,
+        Above(0.0),
+        bounds=DIFFERENCE,
+        decides=False,
+        role="victim_disjoint",
+        victims_needed=2,
+    )
+    return finding({name: part}, [apart])
 
 
 def multilayer_end_to_end(evidence: Evidence) -> Finding:
