@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from relearn import cli
-from relearn.cli import code, planned_runs, track
+from relearn.cli import code, planned_runs, publish, track
 from relearn.report import artefacts, changes
+from relearn.report import runs as report_runs
 from relearn.report.figures import claims_forest
 from relearn.runs import parquet_file, provenance, record, tidy_csv
 from relearn.runs.record import Run
@@ -221,6 +222,37 @@ def test_runs_that_are_no_longer_planned_stay_behind(results: Path, tmp_path: Pa
     assert run("publish", "--from", str(source), "--to", str(tmp_path / "set")) == 0
     held = {one["labels"]["attack"] for one in Store(tmp_path / "set").read_all()[0]}
     assert held == {"convex_polytope", "feature_collision"}
+
+
+def test_what_was_made_of_replaced_files_goes_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start, a training of it, and the test of this training; a start made anew takes both away unless it is the same file."""
+
+    def run_of(folder: str, output: str, **inputs: str) -> Any:
+        made = {"file": {"path": "file", "sha256": output}}
+        taken = {
+            name: [{"path": f"/there/results/mini/runs/{name}/file", "sha256": sha256}]
+            for name, sha256 in inputs.items()
+        }
+        fields = {"run": folder, "outputs": made, "inputs": taken, "code": {"version": ""}}
+        return report_runs.Run(fields, f"runs/{folder}")
+
+    kept = [
+        run_of("start", "1", elsewhere="9"),
+        run_of("training", "2", start="1"),
+        run_of("test", "3", training="2"),
+        run_of("other", "4"),
+    ]
+    planned = [code.Made("s", "step", "", "", one.record["run"], ()) for one in kept]
+    monkeypatch.setattr(code, "today", lambda values: planned)
+
+    def left(*fresh: Any) -> list[str]:
+        return [one.record["run"] for one in publish._same({}, fresh, kept, True)]
+
+    assert left() == ["start", "training", "test", "other"]
+    assert left(run_of("start", "1")) == ["training", "test", "other"]
+    assert left(run_of("start", "another")) == ["other"]
+    planned[:1] = []  # the start is no longer planned
+    assert left() == ["other"]
 
 
 @pytest.mark.usefixtures("all_planned")

@@ -159,7 +159,10 @@ def _check(target: Path) -> None:
 
 
 def _same(values: dict[str, Any], fresh: Sequence[Run], kept: Sequence[Run], any_code: bool) -> list[Run]:
-    """The published runs that today's plan has with the same settings and the same (or any) code, and that are not made anew."""
+    """The published runs that today's plan has with the same settings and the same (or any) code, and that are not made anew.
+
+    A run whose input files are not those that the runs beside it have made goes, too: its settings do not say what made them.
+    """
     from relearn.cli import code
 
     planned = {made.run: made.code for made in code.today(values)}
@@ -169,7 +172,34 @@ def _same(values: dict[str, Any], fresh: Sequence[Run], kept: Sequence[Run], any
         run for run in kept_in_plan if any_code or planned[run.record["run"]] == run.record["code"]["version"]
     ]
     left = [run for run in same if run.folder not in anew]
+    made_by_published = {file for run in kept for file in _made(run)}
+    sound: list[Run] = []
+    while len(sound) != len(left):
+        sound = left
+        there = {file: sha256 for run in (*fresh, *sound) for file, sha256 in _made(run).items()}
+        left = [
+            run
+            for run in sound
+            if all(
+                there.get(file) == sha256
+                for file, sha256 in _taken(run).items()
+                if file in there or file in made_by_published
+            )
+        ]
+    gone = len([run for run in same if run.folder not in anew]) - len(left)
     print(
-        f"{len(left)} published runs stay, {len(same) - len(left)} are replaced, {len(kept) - len(same)} are not in the current plan"
+        f"{len(left)} published runs stay, {len(same) - len(left) - gone} are replaced, {gone} had other inputs, "
+        f"{len(kept) - len(same)} are not in the current plan"
     )
     return left
+
+
+def _made(run: Run) -> dict[str, str]:
+    """Checksums of a run's files by their path below the folder of results."""
+    return {f"{run.folder}/{one['path']}": one["sha256"] for one in run.record["outputs"].values()}
+
+
+def _taken(run: Run) -> dict[str, str]:
+    """Checksums of a run's input files by their path below the folder of results."""
+    files = [one for several in run.record["inputs"].values() for one in several]
+    return {f"runs/{one['path'].rpartition('/runs/')[2]}": one["sha256"] for one in files}

@@ -69,7 +69,7 @@ def test_w_skip_is_not_scaled() -> None:
     network = PostLNTransformer(
         20, dim=8, ffn=8, heads=2, encoder_layers=1, decoder_layers=1, residual="w_skip"
     )
-    patterns = arguments_for_translation(OWN, "gradinit")["exclude"]
+    patterns = arguments_for_translation(OWN, "w_skip", "gradinit")["exclude"]
     scaled = ScaledWeights(network, exclude=patterns)
     left = {name for i, name in enumerate(scaled.names) if i not in scaled.factors} - {*scaled.skipped}
     assert left == {name for name in scaled.names if "w_skip" in name} != set()

@@ -131,7 +131,7 @@ def rate_of(name: str) -> float | None:
     return float(rate) if rate else None
 
 
-def arguments_for_translation(own: Mapping[str, Any], name: str) -> dict[str, Any]:
+def arguments_for_translation(own: Mapping[str, Any], network: str, name: str) -> dict[str, Any]:
     """The arguments of the initialisation ``name`` for the Transformer; ``gradinit_sgd_lr0.05`` looks ahead with that rate.
 
     GradInit leaves w_skip at 1, as the released code, which scales linear maps, embeddings and norms only.
@@ -146,6 +146,7 @@ def arguments_for_translation(own: Mapping[str, Any], name: str) -> dict[str, An
             "min_scale": initialise["min_scale"],
             "tau": initialise["tau"],
         }
-        fixed = {"optimizer": optimizer, "normalised": False, "exclude": ["*.w_skip"]}
+        fixed = {"optimizer": optimizer, "normalised": False}
+        fixed |= {"exclude": ["*.w_skip"]} if network == "w_skip" else {}
         return {**shared, **translation[optimizer], **rate, **fixed}
     return {"fixed": True} if name == "admin_fixed" else {}

@@ -215,7 +215,7 @@ def _initialise(own: Mapping[str, Any], network: str, name: str) -> dict[str, An
             "decoder_layers": sizes["layers"],
         },
         "method": _method(name),
-        "arguments": {"form": "fixup"} if name == "fixup" else arguments_for_translation(own, name),
+        "arguments": {"form": "fixup"} if name == "fixup" else arguments_for_translation(own, network, name),
         "max_tokens": initialise["max_tokens"],
         "iterations": iterations_of(method_of(name), initialise),
         "label_smoothing": translation["train"]["label_smoothing"],
