@@ -52,5 +52,5 @@ def test_the_dev_set_speaks_against_the_number_of_updates() -> None:
     updates = 100 * (scores["vanilla_as_often_as_free_at"] - scores["vanilla"]).mean()
     analyses = yaml_file.read(ROOT / "src/relearn/studies/freelb/reported/analysis.yaml")
     text = " ".join(analyses["freelb_beats_pgd"]["small"]["text"].split())
-    said = "FreeAT leads there by as much (0.5 points), but plain training loses 0.2 points with more updates"
+    said = "FreeAT leads there by 0.5 points, but plain training loses 0.2 points with more updates"
     assert (f"{lead:.1f}", f"{-updates:.1f}") == ("0.5", "0.2") and said in text
