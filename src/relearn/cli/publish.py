@@ -171,9 +171,9 @@ def _same(values: dict[str, Any], fresh: Sequence[Run], kept: Sequence[Run], any
     same = [
         run for run in kept_in_plan if any_code or planned[run.record["run"]] == run.record["code"]["version"]
     ]
-    left = [run for run in same if run.folder not in anew]
+    unchanged = [run for run in same if run.folder not in anew]
     made_by_published = {file for run in kept for file in _made(run)}
-    sound: list[Run] = []
+    left, sound = unchanged, list[Run]()
     while len(sound) != len(left):
         sound = left
         there = {file: sha256 for run in (*fresh, *sound) for file, sha256 in _made(run).items()}
@@ -186,10 +186,9 @@ def _same(values: dict[str, Any], fresh: Sequence[Run], kept: Sequence[Run], any
                 if file in there or file in made_by_published
             )
         ]
-    gone = len([run for run in same if run.folder not in anew]) - len(left)
     print(
-        f"{len(left)} published runs stay, {len(same) - len(left) - gone} are replaced, {gone} had other inputs, "
-        f"{len(kept) - len(same)} are not in the current plan"
+        f"{len(left)} published runs stay, {len(same) - len(unchanged)} are replaced, "
+        f"{len(unchanged) - len(left)} had other inputs, {len(kept) - len(same)} are not in the current plan"
     )
     return left
 

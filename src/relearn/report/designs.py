@@ -101,9 +101,8 @@ def planned_half_width(measure: Measure, n: int) -> float | None:
 
     n = measure.n or n
     if measure.trials is not None and measure.claimed is not None:
-        trials = (
-            n if measure.claimed in (0, 1) else n * measure.trials
-        )  # as the verdict: units that agree count once each
+        # as in the verdict, units whose outcomes all agree count once each
+        trials = n if measure.claimed in (0, 1) else n * measure.trials
         ends = clopper_pearson(measure.claimed * trials, trials)
         return (ends.high - ends.low) / 2
     if measure.sd is None or n < 2:
