@@ -173,7 +173,8 @@ def _same(values: dict[str, Any], fresh: Sequence[Run], kept: Sequence[Run], any
     ]
     unchanged = [run for run in same if run.folder not in anew]
     made_by_published = {file for run in kept for file in _made(run)}
-    left, sound = unchanged, list[Run]()
+    left: list[Run] = unchanged
+    sound: list[Run] = []
     while len(sound) != len(left):
         sound = left
         there = {file: sha256 for run in (*fresh, *sound) for file, sha256 in _made(run).items()}
