@@ -12,6 +12,7 @@ RANGES: dict[str, Range] = {
     f"{L}.network.norm": (["post_ln", "no_norm"], ["pre_ln", None]),
     f"{L}.network.init_scale": POSITIVE,
     f"{L}.network.glorot": (["usual", "printed"], ["xavier", True]),
+    f"{L}.shown_dim": ([0, 64, 512], [-64, 65_544, 64.0]),
     f"{L}.train.steps": ([3, 40], [0, 2.0]),
     f"{L}.warmup.gamma": ([[0.2, 2], [1]], [[], [0], [1.0, 1.0], 1.0]),
     f"{L}.warmup.warmup_steps": ([[1, 4000]], [[], [0], [2, 2], 2]),
@@ -49,6 +50,8 @@ RULES: list[Rule] = [
         rule(f"{L}.{figure}.top", 5, 6, {f"{L}.{figure}.starts": 5})
         for figure in ("figure_2", "figure_7", "figure_8")
     ),
+    rule(f"{L}.shown_dim", 24, 20),
+    rule(f"{L}.shown_dim", 64, 8, {f"{L}.network.ffn": 130}),
     rule(f"{L}.depths.warmup.dp", [1, 3], [2, 3], at="[0]"),
     rule(f"{L}.train.evaluations", 60, 61),
 ]

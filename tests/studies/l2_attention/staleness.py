@@ -34,6 +34,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{L}.network.dim", {TRAIN, "render"} | LOOKING, MODELS),  # a folder of figure 5 has it in its name
     (f"{L}.network.heads", {TRAIN} | LOOKING, MODELS),
     (f"{L}.network.*", {TRAIN}, MODELS),
+    (f"{L}.shown_dim", {TRAIN, "render"} | LOOKING, [f"{TRAIN}/shown/*", *LOOKS, "render"]),
     (f"{L}.train.*", {TRAIN}, MODELS),
     (  # one recipe more is tried, so another may be chosen
         f"{L}.warmup.gamma",
@@ -90,6 +91,7 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{L}.network.glorot": lambda name: "printed",
     f"{L}.*.heads": lambda n: n // 2,
     f"{L}.*.dim": lambda n: 2 * n,
+    f"{L}.shown_dim": lambda n: 64,
     f"{L}.train.betas": lambda betas: [betas[0], 0.99],
     f"{L}.warmup.gamma": lambda values: [*values, 4.0],
     f"{L}.warmup.warmup_steps": lambda values: [values[0] + 1],

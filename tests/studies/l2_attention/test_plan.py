@@ -41,6 +41,29 @@ def test_figures_5_8_and_10_look_at_the_chosen_model() -> None:
     )
 
 
+def test_small_shows_models_of_the_published_width_and_trains_them_for_nothing_else() -> None:
+    families = plan(parameters.load(ROOT / "params.yaml", scale="small"), "small")
+    shown, models = families["show_char_lm"], families["train_char_lm"]
+    sizes = {"dim": 512, "ffn": 2048}
+    for kind in ("dp", "l2_tied"):
+        usual = {"attention": kind, "layers": "1", "recipe": "warmup_g0.2_w100_d0"}
+        assert shown.settings_of(attention=kind) == {**models.settings_of(**usual), **sizes}
+        assert shown.inputs_of(attention=kind, seed="0") == models.inputs_of(**usual, seed="0")
+        weights = shown.paths("weights", attention=kind, seed="0")
+        for step, name in (
+            ("attention_outputs", {}),
+            ("lipschitz_lower_bound", {"suite": "fig8", "length": "64"}),
+        ):
+            cell = {"attention": kind, "weights": "trained", **name}
+            assert families[step].inputs_of(**cell, seed="0")["network"] == weights
+            assert families[step].settings_of(**cell)["dim"] == 512
+    assert {cell["dim"] for cell in families["invert_residual"].cells if cell["weights"] == "trained"} == {
+        "512"
+    }
+    assert shown.labels_of(attention="dp")["recipe"] == "shown"  # which no table and no claim selects
+    assert not PAPER["show_char_lm"].runs  # figure 4's models have this width there
+
+
 def test_small_tunes_the_fixed_rate_for_each_attention_and_depth() -> None:
     families = plan(parameters.load(ROOT / "params.yaml", scale="small"), "small")
     tried = {(cell["attention"], cell["layers"]) for cell in families["tune_char_lm"].cells}

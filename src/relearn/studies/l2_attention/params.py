@@ -33,6 +33,8 @@ Depths = Rising0[Layers]
 Lengths = Rising[Annotated[Length, Field(ge=2)]]
 Widths = Rising[Width]
 Spreads = Rising[Positive]
+WidthOrNetworks = Annotated[int, Field(ge=0, le=65_536)]
+"""A width; 0 is that of ``network``."""
 Attention = Literal["dp", "l2", "l2_tied", "contractive"]
 
 
@@ -188,6 +190,7 @@ class L2Attention(Section):
     seeds: Seeds
     characters: Characters
     network: LanguageNetwork
+    shown_dim: WidthOrNetworks
     train: TrainLanguage
     warmup: Warmup
     fixed: Fixed
@@ -207,6 +210,21 @@ class L2Attention(Section):
             if depths and depths[0] != 1:
                 key = ("depths", "warmup", kind, 0)
                 yield key, f"found {depths[0]}, allowed: 1 (figures 5, 8 and 10 look at its layer)"
+
+    @check
+    def _shown_dim(self) -> Iterator[Conflict]:
+        """The shown models have the heads of ``network`` and its ratio of the feed-forward width to the width."""
+        sizes = self.network
+        if self.shown_dim % sizes.heads or self.shown_dim % 2:
+            yield (
+                "shown_dim",
+                f"found {self.shown_dim}, allowed: an even multiple of network.heads = {sizes.heads}, or 0",
+            )
+        elif self.shown_dim * sizes.ffn % sizes.dim:
+            yield (
+                "shown_dim",
+                f"found {self.shown_dim}, allowed: a multiple of network.dim / network.ffn = {sizes.dim} / {sizes.ffn}",
+            )
 
     _evaluations = at_most("train.evaluations", "train.steps")
 

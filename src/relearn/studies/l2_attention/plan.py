@@ -39,14 +39,16 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     tuning = _tuning(planned, own, lines)
     models = _models(planned, own, lines, tuning)
     trained = [kind for kind in LOOKED_AT if own["depths"]["warmup"][kind]]
+    shown = _shown(planned, own, models, trained)
     return {
         "prepare_ptb_lines": lines,
         "tune_char_lm": tuning,
         "train_char_lm": models,
-        "lipschitz_lower_bound": _ascents(planned, own, models, trained),
-        "invert_residual": _inversions(planned, own, models, trained),
+        "show_char_lm": shown,
+        "lipschitz_lower_bound": _ascents(planned, own, models, shown, trained),
+        "invert_residual": _inversions(planned, own, models, shown, trained),
         "check_theorems": _theorems(planned, own),
-        "attention_outputs": _outputs(planned, own, models, trained),
+        "attention_outputs": _outputs(planned, own, models, shown, trained),
         "time_training_step": _times(planned, own, lines),
     }
 
@@ -122,6 +124,35 @@ def _models(planned: Planned, own: Mapping[str, Any], lines: Family, tuning: Fam
     )
 
 
+def _shown(planned: Planned, own: Mapping[str, Any], models: Family, trained: Sequence[str]) -> Family:
+    """One-layer models of the width `shown_dim`, trained as the others are; no runs if that is the width of `network`."""
+    dim = _shown_dim(own)
+    sizes = {"dim": dim, "ffn": own["network"]["ffn"] * dim // own["network"]["dim"]}
+    recipe = trained_name(WARMUP, recipes_of(own)[WARMUP])
+
+    def as_models(given: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda attention, **seed: given(attention=attention, layers="1", recipe=recipe, **seed)
+
+    return planned(
+        step="train_char_lm",
+        folder="shown/{attention}",
+        cells=[] if dim == own["network"]["dim"] else [{"attention": kind} for kind in trained],
+        seeds=own["seeds"][:1],
+        labels={"layers": "1", "recipe": "shown"},
+        inputs={
+            name: as_models(given) if callable(given) else given for name, given in models.inputs.items()
+        },
+        settings=lambda attention: {**as_models(models.settings_of)(attention), **sizes},
+        outputs=MODEL,
+        needs=TRAINING,
+        constraints=KINDS,
+    )
+
+
+def _shown_dim(own: Mapping[str, Any]) -> int:
+    return int(own["shown_dim"] or own["network"]["dim"])
+
+
 def _model(own: Mapping[str, Any], attention: str, layers: str) -> dict[str, Any]:
     """Settings of a model and its training, without those of the recipe."""
     return {
@@ -134,7 +165,9 @@ def _model(own: Mapping[str, Any], attention: str, layers: str) -> dict[str, Any
     }
 
 
-def _ascents(planned: Planned, own: Mapping[str, Any], models: Family, trained: Sequence[str]) -> Family:
+def _ascents(
+    planned: Planned, own: Mapping[str, Any], models: Family, shown: Family, trained: Sequence[str]
+) -> Family:
     """Ascents for figures 2 and 7 (against the length) and figure 8 (against the steps), each with the norm of its figure."""
     figures = {"fig2": own["figure_2"], "fig7": own["figure_7"], "fig8": own["figure_8"]}
     keys = ("starts", "row_steps", "steps", "lr", "spread", "top")
@@ -166,7 +199,7 @@ def _ascents(planned: Planned, own: Mapping[str, Any], models: Family, trained: 
         cells=[*along_length, *growth],
         seeds=own["seeds"][:1],
         labels={"p": lambda suite, **_: NORMS[suite]},
-        inputs={"network": _network(own, models)},
+        inputs={"network": _network(own, models, shown)},
         settings=settings,
         outputs={"ascents": "ascents.csv", "curve": "curve.csv"},
         needs=Needs(mem_mb=8000, minutes=240),
@@ -174,12 +207,14 @@ def _ascents(planned: Planned, own: Mapping[str, Any], models: Family, trained: 
     )
 
 
-def _inversions(planned: Planned, own: Mapping[str, Any], models: Family, trained: Sequence[str]) -> Family:
+def _inversions(
+    planned: Planned, own: Mapping[str, Any], models: Family, shown: Family, trained: Sequence[str]
+) -> Family:
     inversion = own["inversion"]
     drawn = [kind for kind in inversion["attentions"] if kind != "contractive"]  # figure 3 shows it
     grid: list[tuple[str, Sequence[str], str, Sequence[int], Sequence[int]]] = [
         ("fig3", inversion["attentions"], "random", [inversion["length"]], [inversion["dim"]]),
-        ("fig5", trained, "trained", [inversion["length"]], [own["network"]["dim"]]),
+        ("fig5", trained, "trained", [inversion["length"]], [_shown_dim(own)]),
         ("fig6", drawn, "random", inversion["lengths"], inversion["dims"]),
     ]
 
@@ -204,7 +239,7 @@ def _inversions(planned: Planned, own: Mapping[str, Any], models: Family, traine
             for dim in dims
         ],
         seeds=own["seeds"][:1],
-        inputs={"network": _network(own, models)},
+        inputs={"network": _network(own, models, shown)},
         settings=settings,
         outputs={"errors": "errors.csv", "ranges": "ranges.csv"},
         needs=Needs(mem_mb=8000, minutes=120),
@@ -227,14 +262,16 @@ def _theorems(planned: Planned, own: Mapping[str, Any]) -> Family:
     )
 
 
-def _outputs(planned: Planned, own: Mapping[str, Any], models: Family, trained: Sequence[str]) -> Family:
+def _outputs(
+    planned: Planned, own: Mapping[str, Any], models: Family, shown: Family, trained: Sequence[str]
+) -> Family:
     inversion = own["inversion"]
     return planned(
         step="attention_outputs",
         folder="{attention}/{weights}",
         cells=[{"attention": kind, "weights": weights} for kind, weights in _looked_at(trained)],
         seeds=own["seeds"][:1],
-        inputs={"network": _network(own, models)},
+        inputs={"network": _network(own, models, shown)},
         settings=lambda attention, weights: {
             "attention": attention,
             "weights": weights,
@@ -276,17 +313,20 @@ def _looked_at(trained: Sequence[str]) -> list[tuple[str, str]]:
 
 def _size(own: Mapping[str, Any], weights: str, section: Mapping[str, Any]) -> dict[str, Any]:
     """Width and heads: those of the language model if its weights are used, otherwise those of the section."""
-    found = own["network"] if weights == "trained" else section
-    return {"dim": found["dim"], "heads": found["heads"]}
+    if weights == "trained":
+        return {"dim": _shown_dim(own), "heads": own["network"]["heads"]}
+    return {"dim": section["dim"], "heads": section["heads"]}
 
 
-def _network(own: Mapping[str, Any], models: Family) -> Any:
+def _network(own: Mapping[str, Any], models: Family, shown: Family) -> Any:
     """A function that returns the file of the trained model whose first layer a run uses; no file if the weights are not trained."""
     recipe = trained_name(WARMUP, recipes_of(own)[WARMUP])
 
     def path(attention: str, weights: str, seed: str, **_: str) -> list[str]:
         if weights != "trained":
             return []
+        if shown.cells:
+            return [shown.path("weights", attention=attention, seed=seed)]
         return [models.path("weights", attention=attention, layers=1, recipe=recipe, seed=seed)]
 
     return path

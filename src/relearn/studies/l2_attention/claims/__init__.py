@@ -55,7 +55,7 @@ def _best(evidence: Evidence, attention: str) -> tuple[float | None, float | Non
     """The lowest mean NLL over seeds among all depths and recipes of this attention, and that of these networks without attention."""
     groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in select(evidence.runs, {"step": "train_char_lm", "attention": attention}):
-        if run.metrics.get(METRIC) is not None and run.labels["recipe"] != "tuning":
+        if run.metrics.get(METRIC) is not None and run.labels["recipe"] not in ("tuning", "shown"):
             groups[run.labels["layers"], run.labels["recipe"]].append(run)
     found = [(_mean(runs, METRIC), _mean(runs, WITHOUT)) for runs in groups.values()]
     return min(found, key=lambda one: one[0] or 0.0, default=(None, None))
