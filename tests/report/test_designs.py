@@ -14,9 +14,11 @@ from scipy import stats
 
 from relearn.params.places import place
 from relearn.params.reading import ParamsError
-from relearn.report import claims, design_formats, designs, statistics
+from relearn.report import claims, design_formats, designs, power, statistics
+from relearn.report.comparisons import Units
 from relearn.report.designs import Design
 from relearn.report.statistics import Interval
+from relearn.report.verdicts import Above
 from relearn.studies import parameters
 from relearn.studies.study import all_studies
 
@@ -82,6 +84,40 @@ def test_the_planned_half_width_is_students_or_the_exact_one_of_a_share() -> Non
     more = replace(mean, n=16)
     assert designs.planned_half_width(more, 5) == designs.planned_half_width(mean, 16)
     assert designs.planned_half_width(designs.Measure("s", claimed=1.0), 5) is None
+
+
+def test_no_share_is_planned_narrower_than_the_verdict_makes_it() -> None:
+    """Fifty targets of four victims, two of whose attacks fail: the verdict counts no more than fifty successes of fifty."""
+    share = designs.Measure("s", claimed=0.99, trials=4)
+    verdict = statistics.clustered_share([1.0] * 192 + [0.0, 1.0] * 4, [*range(50)] * 4)
+    for n, enough in ((50, False), (122, True)):
+        outcomes = np.random.default_rng(0).binomial(1, 0.99, (300, n * 4))
+        ends = [statistics.clustered_share(list(one), [*range(n)] * 4) for one in outcomes]
+        planned = designs.planned_half_width(share, n)
+        assert planned == pytest.approx(np.median([(one.high - one.low) / 2 for one in ends]), rel=0.1)
+        # 0.97 is the bound
+        assert (
+            any(one.low >= 0.97 for one in ends) == enough == (n >= power.units_without_exception(0.99, 0.97))
+        )
+    old = statistics.clopper_pearson(198, 200)
+    assert (old.high - old.low) / 2 < 0.02 < (verdict.high - verdict.low) / 2
+    low = designs.Measure("s", claimed=0.01, trials=4)
+    assert designs.planned_half_width(low, 50) == pytest.approx(designs.planned_half_width(share, 50))
+
+
+def test_too_few_units_for_a_share_are_said_to_be_hardly_enough() -> None:
+    (measure,) = every()["poisoning"]["knn_removes_poisons"].measures
+    outcomes = replace(
+        part([0.99], Above(0.97, strict=False)),
+        name="feature_collision",
+        units=Units("targets", (0.99,) * 50, "share", trials=200.0),
+    )
+    for n, hardly in ((50, True), (100, True), (122, False)):
+        design = replace(DESIGN, measures=(measure,), n=n)
+        (line,) = [
+            one for one in design_formats.lines(design, claim(outcomes), {"study": {}}) if "planned" in one
+        ]
+        assert ("hardly enough to decide" in line) == hardly, line
 
 
 def test_the_planned_half_width_of_a_median_is_that_of_simulated_medians() -> None:

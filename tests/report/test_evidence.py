@@ -2,12 +2,16 @@
 
 import ast
 import inspect
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas
 import pytest
 
-from relearn.report.quantities import Evidence
+from relearn.report.claims import judge
+from relearn.report.comparisons import Comparison, Finding, paired_difference
+from relearn.report.quantities import Evidence, Trial
 from relearn.report.runs import Run
 from relearn.report.seeds import Sample, difference, level
 from relearn.report.statistics import Interval, clopper_pearson, student_mean
@@ -46,6 +50,58 @@ def test_a_metric_is_a_column_of_it(tmp_path: Path) -> None:
     assert [(one.seed, one.value) for one in evidence.trials("train.loss_nats")] == [(0, 1.0)]
     assert evidence.trials("train.bleu") == []
     assert [one.value for one in Evidence([RUNS[0], RUNS[0]]).trials("train.acc_frac")] == [0.5, 0.5]
+
+
+# attacks on few victims ---------------------------------------------------------------------------------------------
+
+
+def attacks(generator: np.random.Generator, spread: float) -> Comparison:
+    """50 targets on four victims whose true differences have this spread around 0."""
+    victims = generator.normal(0.0, spread, 4)
+    left = [
+        Trial(f"victim{row}", 0, target, None, mean + generator.normal(0.0, 0.5), "run")
+        for row, mean in enumerate(victims)
+        for target in range(50)
+    ]
+    found = paired_difference("difference", left, [replace(one, value=0.0) for one in left], Above(0.0))
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.1, 0.3])
+def test_with_victims_drawn_an_interval_covers_the_mean_over_victims(spread: float) -> None:
+    generator = np.random.default_rng(1)
+    found = [attacks(generator, spread) for _ in range(200)]
+    drawn = [one.drawn.low <= 0 <= one.drawn.high for one in found if one.drawn]
+    fixed = [one.interval.low <= 0 <= one.interval.high for one in found]
+    assert len(drawn) == 200 and np.mean(drawn) > 0.93
+    assert (np.mean(fixed) > 0.9) == (
+        spread == 0.0
+    )  # the control: that for the given victims is too narrow otherwise
+    wrong = [one for one in found if one.verdict in ("reproduced", "contradicted")]
+    kept = [one for one in wrong if not one.of_these_victims]
+    assert len(kept) <= 0.05 * 200 and (len(wrong) > 2 * len(kept) or spread == 0.0)
+
+
+def compared(name: str, low: float, high: float, *drawn: float) -> Comparison:
+    middle = (low + high) / 2
+    return Comparison(
+        name, Interval(middle, low, high), Above(), "fraction", "", (), (), drawn=Interval(middle, *drawn)
+    )
+
+
+def test_a_verdict_that_other_victims_could_change_is_provisional() -> None:
+    here, everywhere = compared("here", 0.1, 0.3, -0.1, 0.5), compared("everywhere", 0.1, 0.3, 0.05, 0.35)
+    lost, against = compared("lost", -0.3, -0.1, -0.5, 0.1), compared("against", -0.3, -0.1, -0.35, -0.05)
+
+    def judged(*parts: Comparison) -> tuple[str, tuple[str, ...]]:
+        found = judge(Finding(parts), lambda one: [])
+        return found["verdict"], tuple(line.partition(":")[0] for line in found["missing"])
+
+    assert judged(everywhere) == ("reproduced", ())
+    assert judged(here, everywhere) == ("reproduced", ("here",))  # needs both
+    assert judged(lost) == ("contradicted", ("lost",))
+    assert judged(lost, against) == ("contradicted", ())  # one is enough
 
 
 # levels over seeds --------------------------------------------------------------------------------------------------

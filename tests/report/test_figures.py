@@ -42,6 +42,11 @@ def test_seeds_are_counted_and_bands_named_where_there_are_some(figure: Artefact
     )
     assert foot.words(figure, [{"trials": 20, "low": None, "high": None}], BARS) == f"20 trials each; {none}"
     assert foot.words(figure, [], BARS) == ""
+    assert foot.words(figure, [], BARS, missing=["DPN92"]) == ""
+    assert (
+        foot.words(figure, [point(1, 0.5, 0.5)], "", missing=["A", "B"])
+        == f"1 seed; not run here: A · B; {none}"
+    )
 
 
 def test_published_points_are_neither_counted_nor_missed(figure: Artefact) -> None:

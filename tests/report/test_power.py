@@ -1,13 +1,20 @@
 """Power and numbers of units, against simulations of the intervals that the claims use and against known values."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from relearn.report import power
-from relearn.report.statistics import clopper_pearson, clustered_share, expanded_level, student_mean
+from relearn.report.statistics import (
+    clopper_pearson,
+    clustered_share,
+    expanded_level,
+    student_mean,
+    student_mean_of_table,
+)
 
 DRAWS = 20_000
 
@@ -53,6 +60,51 @@ def test_power_of_a_share_is_the_sum_over_counts(n: int, share: float, bound: fl
     ]
     (found,) = power.of_shares(np.array([n]), share, bound)
     assert found == pytest.approx(float(chances[excluded].sum()), abs=1e-12)
+
+
+def test_samples_do_not_remove_the_spread_between_a_few_seeds() -> None:
+    """The interval of a table of seeds by samples, whose three standard deviations are known."""
+    seeds, of_samples, noise, distance = 5, 0.7, 0.4, 0.2
+    sd = math.sqrt(of_samples**2 + 2 * noise**2 / seeds)
+    rng = np.random.default_rng(11)
+
+    def share(samples: int, of_seeds: float) -> float:
+        """How often the interval is above 0."""
+        tables = distance + noise * rng.normal(size=(1_000, seeds, samples))
+        tables += of_seeds * rng.normal(size=(1_000, seeds, 1)) + of_samples * rng.normal(
+            size=(1_000, 1, samples)
+        )
+        return float(np.mean([student_mean_of_table(one).low > 0 for one in tables]))
+
+    for samples, of_seeds in ((50, 0.1), (400, 0.1), (400, 0.2)):
+        found = power.of_mean(samples, distance, sd, of_seeds**2 / seeds, seeds - 1)
+        assert found == pytest.approx(share(samples, of_seeds), abs=0.04)
+    alone = power.units_for_mean(distance, sd)
+    assert alone == 111 and share(alone, 0.2) < 0.5  # the samples alone promise too much
+    assert power.units_for_mean(distance, sd, 0.2**2 / seeds, seeds - 1) is None
+    few = power.units_for_mean(distance, sd, 0.05**2 / seeds, seeds - 1)
+    assert few is not None and share(few, 0.05) == pytest.approx(power.POWER, abs=0.04)
+
+
+def test_several_comparisons_are_decided_together() -> None:
+    """Twelve comparisons over the same seeds: independent, and all alike."""
+    powers = [partial(power.of_mean, distance=1.0, sd=sd) for sd in [0.58] * 4 + [0.25] * 8]
+    alone, n = power.units_for_mean(1.0, 0.58), power.together(powers)
+    assert (alone, n, power.together(powers[:1])) == (5, 7, 5)
+    rng = np.random.default_rng(2)
+
+    def share(units: int) -> float:
+        """How often all twelve intervals are above 0."""
+        sds = np.array([0.58] * 4 + [0.25] * 8)
+        values = rng.normal(1.0, sds[:, None], (5_000, 12, units))
+        half = stats.t.ppf(0.975, units - 1) * values.std(axis=2, ddof=1) / math.sqrt(units)
+        return float((values.mean(axis=2) > half).all(axis=1).mean())
+
+    assert share(5) < 0.55  # the greatest number of one comparison alone is no number for all
+    assert share(7) >= power.POWER > share(6)
+    low, _ = intervals(7, 1.0, 0.58)  # if all are alike, one decides all, and the bound is on the safe side
+    assert (low > 0).mean() >= power.POWER
+    assert power.together([lambda n: 0.9] * 3) is None
 
 
 def test_always_takes_72_trainings_without_an_exception() -> None:

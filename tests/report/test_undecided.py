@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from relearn.report import claim_cost, claims_formats, outdated, power, undecided, undecided_formats
@@ -13,7 +14,7 @@ from relearn.report.comparisons import Comparison, Units
 from relearn.report.designs import Design, Measure
 from relearn.report.runs import Run
 from relearn.report.seeds import Sample, difference, level
-from relearn.report.statistics import Interval, clopper_pearson
+from relearn.report.statistics import Interval, clopper_pearson, student_mean
 from relearn.report.verdicts import Above, Below, Within
 
 DESIGN = Design(
@@ -87,8 +88,8 @@ def test_with_a_single_seed_the_pilots_spread_counts() -> None:
     one = found(claim(part([0.3]), verdict="underpowered", reasons=("1 seed, needs 3",)))
     assert (one.needs[0].sd, one.needs[0].sd_from) == (0.2, "a pilot")
     assert one.need == power.units_for_mean(0.1, 0.2) and one.blocked == ()
-    # runs of seed 0 and what they read, once: 34 seconds a seed
-    assert one.need is not None and one.cpu_s == pytest.approx((one.need - 1) * 34.0)
+    # runs of seed 0 and what they read, once: 34 seconds a seed; the power is that of a new sample, and so is the cost
+    assert one.need is not None and one.cpu_s == pytest.approx(one.need * 34.0)
     assert one.gpu_s == pytest.approx(one.cpu_s / undecided.GPU_RATIO)
 
 
@@ -98,6 +99,92 @@ def test_without_spread_effect_or_predicate_the_reason_is_given() -> None:
     assert "states an effect" in found(claim(part([0.3])), None).needs[0].why
     maximum = part([0.3], Within(1.0, 2.0), units=None, method="argmax over k")
     assert "position of a maximum" in found(claim(maximum)).needs[0].why
+    keys = tuple((victim, 0, target) for victim in "abcd" for target in range(50))
+    over_targets = found(claim(replace(maximum, keys=keys, over="targets")))
+    assert (over_targets.unit, over_targets.have, len(keys)) == ("targets", 50, 200)
+
+
+def test_several_comparisons_are_counted_together_and_those_that_hold_too() -> None:
+    values = [0.0, 0.2, -0.1, 0.1]
+    alone, open_, holds = found(claim(part(values))), part(values), part([v + 0.22 for v in values])
+    spread = alone.needs[0].sd
+    assert spread is not None and (open_.verdict, holds.verdict) == ("direction", "reproduced")
+    one = found(claim(open_, holds, replace(open_, decides=False), replace(open_, units=None)))
+    assert [need.need for need in one.needs] == [alone.need]  # the line of a comparison is for it alone
+    assert (one.required, one.comparisons) == (2, "both comparisons together (1 holds already)")
+    assert one.need is not None and alone.need is not None
+    chances = [power.of_mean(n, 0.1, spread) for n in (alone.need, one.need - 1, one.need)]
+    assert 2 * chances[0] - 1 < power.POWER and 2 * chances[1] - 1 < power.POWER <= 2 * chances[2] - 1
+    assert undecided_formats.headline(one).startswith(
+        f"{one.need} seeds would decide both comparisons together (1 holds already) with at least 80% power if the true effects were the "
+        f"claimed ones, 4 are available; {one.need} new seeds, for which this power holds, cost "
+    )
+    far = part([v + 0.5 for v in values])  # its interval excludes the claimed 0.1: it would not be the one to fail
+    assert far.verdict == "reproduced" and found(claim(open_, far)).need == alone.need
+    unknown = part(values, name="of another kind", unit="nats")
+    points = replace(DESIGN, measures=(replace(DESIGN.measures[0], unit="fraction"),))
+    assert found(claim(open_, unknown), points).need is None
+    assert found(claim(open_, replace(unknown, interval=Interval(1.0, 0.9, 1.1))), points).need == alone.need
+
+
+def test_several_shares_are_counted_together() -> None:
+    units = Units("targets", (0.5, 1.0) * 10, "share", trials=80.0, effective=20.0)
+    share = part(
+        [0.3], Above(0.9, strict=False), unit="fraction", units=units, interval=Interval(0.75, 0.5, 1.0)
+    )
+    near = replace(DESIGN, measures=(Measure("text", claimed=0.96),))
+    one, three = found(claim(share), near), found(claim(share, share, share), near)
+    assert one.need is not None and three.need is not None and one.need < three.need
+    # one independent outcome per target; exact binomial chances of the outcomes that reach the bound
+    counts = np.random.default_rng(1).binomial(three.need, 0.96, (4_000, 3))
+    reach = np.array([clopper_pearson(k, three.need).low >= 0.9 for k in range(three.need + 1)])
+    assert reach[counts].all(axis=1).mean() >= power.POWER
+    counts = np.random.default_rng(1).binomial(one.need, 0.96, (4_000, 3))
+    reach = np.array([clopper_pearson(k, one.need).low >= 0.9 for k in range(one.need + 1)])
+    assert reach[counts].all(axis=1).mean() < 0.65
+
+
+def test_a_claimed_effect_outside_the_interval_is_no_promise() -> None:
+    """Seeds that are added to the recorded ones keep their outcome; as many new ones have the stated power."""
+    values, claimed = [0.0, 0.02, -0.02, 0.01, -0.01], 0.02
+    design = replace(DESIGN, measures=(Measure("table 1", claimed=claimed),))
+    one = found(claim(part(values)), design)
+    spread = one.needs[0].sd
+    assert one.need is not None and spread is not None and one.needs[0].outside
+    rng = np.random.default_rng(4)
+    new = rng.normal(claimed, spread, (4_000, one.need))
+    added = [[*values, *draw] for draw in new[:, : one.need - len(values)]]
+    assert np.mean([student_mean(draw).low > 0 for draw in new]) >= power.POWER
+    assert np.mean([student_mean(draw).low > 0 for draw in added]) < 0.3
+    said, line = undecided_formats.lines(one)
+    assert said.startswith(
+        "to decide it: the claimed effect lies outside the present interval, so more seeds are not expected to show it; if the true effect "
+        f"were the claimed one after all, {one.need} new seeds would decide it with 80% power and cost "
+    )
+    assert one.cpu_s == pytest.approx(one.need * 34.0 / 5) and line.endswith("outside the present interval")
+    within = found(claim(part([v + 0.007 for v in values])), design)
+    assert not within.needs[
+        0
+    ].outside and f"{within.need} new seeds, for which" in undecided_formats.headline(within)
+    both = found(claim(part(values), part([v + 0.007 for v in values])), design)
+    assert "outside the present interval in 1 of the 2 comparisons, so" in undecided_formats.headline(both)
+    assert not found(claim(part([0.3, 0.5, 0.4], Within(-0.1, 0.35))), DESIGN).needs[0].outside
+
+
+def test_no_number_of_samples_decides_if_the_seeds_differ_too_much() -> None:
+    samples = part([0.3], Above(0.0), unit="fraction", interval=Interval(0.05, -0.1, 0.2))
+    values = tuple(np.random.default_rng(0).normal(0.05, 0.3, 100))
+
+    def units(fixed: float) -> undecided.Undecided:
+        crossed = power.Crossed("samples", values, inflation=1.2, fixed=fixed, freedom=4)
+        return found(claim(replace(samples, units=crossed)))
+
+    alone, some, too_much = units(0.0), units(0.0005), units(0.01)
+    assert alone.need is not None and some.need is not None and alone.need < some.need
+    assert too_much.need is None and undecided_formats.headline(too_much) == (
+        "no number of samples can be given: the spread between 5 seeds alone is too large for the claimed effect, so no number of samples "
+        "decides"
+    )
 
 
 def test_a_median_a_range_a_ratio_and_a_share_have_their_own_numbers() -> None:

@@ -13,7 +13,7 @@ from relearn.report.comparisons import Comparison, Finding
 from relearn.report.seeds import Sample, difference
 from relearn.report.seeds import ratio as ratio_of
 from relearn.report.statistics import Interval, clopper_pearson, clustered_share
-from relearn.report.verdicts import ORDER, Above, Within, shortcomings, verdict, weakest, widened
+from relearn.report.verdicts import ORDER, Above, Below, Within, shortcomings, verdict, weakest, widened
 
 from .test_undecided import part
 
@@ -240,3 +240,41 @@ def test_all_comparisons_of_a_network_need_power_and_so_do_all_that_name_no_netw
     unnamed = judged(of("deep - shallow", 0.1, 0.2), of("B: best", 0.1, 0.2), weak="B")
     assert (unnamed["verdict"], unnamed["numbers_say"]) == ("underpowered", "reproduced")
     assert judged(of("A: best", 0.1, 0.2), of("B: best", 0.1, 0.2), weak="C")["missing"] == ()
+
+
+@pytest.mark.parametrize(("count", "plain"), [(2, 0.046), (6, 0.1)])
+def test_a_side_chosen_as_the_best_of_several_is_as_rarely_ahead_as_one(count: int, plain: float) -> None:
+    """Equal methods, 25 seeds: the claim's own side, the best of several by the same runs, is falsely ahead as often as ``plain`` says."""
+    rng, rates = np.random.default_rng(7), {1: 0.0, count: 0.0}
+    for one, *several in rng.normal(size=(4000, 1 + count, 25)):
+        best, other = (Sample("a", dict(enumerate(side)), ()) for side in (max(several, key=np.mean), one))
+        for own in rates:
+            part = difference("d", best, other, Above(0.0), own=own)
+            assert part is not None
+            rates[own] += (part.verdict == "reproduced") / 4000
+    assert rates[count] <= 0.029 and rates[1] == pytest.approx(plain, abs=0.012)
+
+
+@pytest.mark.parametrize(("count", "plain"), [(3, 0.061), (6, 0.1)])
+def test_a_rival_chosen_as_the_best_of_several_contradicts_as_rarely_as_one(count: int, plain: float) -> None:
+    rng, rates = np.random.default_rng(8), {1: 0.0, count: 0.0}
+    for one, *several in rng.normal(size=(4000, 1 + count, 25)):
+        best, other = (Sample("a", dict(enumerate(side)), ()) for side in (max(several, key=np.mean), one))
+        for among in rates:
+            part = difference("d", other, best, Above(0.0), among=among)
+            assert part is not None
+            rates[among] += (part.verdict == "contradicted") / 4000
+    assert rates[count] <= 0.029 and rates[1] == pytest.approx(plain, abs=0.012)
+
+
+def test_a_choice_of_the_own_side_moves_only_the_end_that_decides() -> None:
+    ones = Sample("a", {0: 0.1, 1: 0.3, 2: 0.2}, ())
+    none = Sample("b", dict.fromkeys(range(3), 0.0), ())
+    plain, best = (difference("d", ones, none, Above(0.0), own=own) for own in (1, 4))
+    turned = difference("d", none, ones, Below(0.0), own=4)
+    assert plain is not None and best is not None and turned is not None
+    assert best.interval.high == plain.interval.high
+    assert best.interval.low == widened(plain.interval, 4).low < plain.interval.low
+    assert best.notes == ("lower end corrected: the claim's own side is the best of 4 by these runs",)
+    assert (turned.interval.low, turned.interval.high) == (-best.interval.high, -best.interval.low)
+    assert turned.notes[0].startswith("upper end corrected")

@@ -16,7 +16,7 @@ from relearn.params.reading import ParamsError
 from relearn.studies import parameters
 
 from ..studies.freelb.staleness import RUNS
-from .dotted import lay
+from .fake_job import lay
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]

@@ -18,7 +18,7 @@ from typing import Any
 
 import fake_job
 import yaml
-from dotted import lay
+from fake_job import lay
 
 from relearn.cli import code, jobs
 from relearn.studies import STUDIES, parameters

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,16 @@ def main() -> int:
     else:
         run(words)
     return 0
+
+
+def lay(values: Mapping[str, Any], params: dict[str, Any]) -> None:
+    """Set values by dotted key in what params.yaml says."""
+    for key, value in values.items():
+        *above, last = key.split(".")
+        inside = params
+        for part in above:
+            inside = inside[part]
+        inside[last] = value
 
 
 if __name__ == "__main__":

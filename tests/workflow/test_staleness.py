@@ -44,7 +44,7 @@ from ..studies.long_short.staleness import STEPS as OF_LONG_SHORT
 from ..studies.poisoning import staleness as poisoning
 from ..studies.poisoning.staleness import ALONE, OTHER, WITH_DATA, P, network, of_attack, of_defence
 from . import staleness_vision as vision
-from .dotted import lay
+from .fake_job import lay
 from .staleness_vision import STEPS as OF_VISION
 from .staleness_vision import T
 

@@ -36,10 +36,10 @@ class Claim:
     """One statement of a paper and its verdict from the records of this scale.
 
     ``main`` is the deciding comparison: the weakest one. ``numbers_say`` is the verdict regardless of the number of
-    trials and the models' quality. ``missing`` names the parts of the claim that no run covers, and the networks or tasks
-    whose runs lack power beside others that do not; if there are any, the verdict is provisional. ``lacking`` gives, for
-    each part, the reasons why it is underpowered, if any. ``beside`` has lines on what would decide the claim and on its
-    design; ``data`` has the same, and the cost, as plain values.
+    trials and the models' quality. ``missing`` names the parts of the claim that no run covers, the networks or tasks whose runs lack
+    power beside others that do not, and deciding parts that hold for these victims only; if there are any, the verdict is provisional.
+    ``lacking`` gives, for each part, the reasons why it is underpowered, if any. ``beside`` has lines on what would decide the claim
+    and on its design; ``data`` has the same, and the cost, as plain values.
     """
 
     section: str
@@ -193,6 +193,13 @@ def judge(finding: Finding, power: Power) -> dict[str, Any]:
     counted = {id(part): replace(part, among=among) for part in compared}
     parts, compared = tuple(counted.get(id(part), part) for part in parts), list(counted.values())
     says = weakest(part.verdict for part in compared)
+    deciding = [part for part in compared if part.verdict == says]
+    local = [part for part in deciding if part.of_these_victims]
+    # reproduced needs every part, but a single part contradicts
+    if says != "contradicted" or local == deciding:
+        missing += tuple(
+            f"{part.name}: holds for these victims, not if victims are drawn, too; more victims would decide" for part in local
+        )
     return {
         "verdict": "underpowered" if reasons else says,
         "numbers_say": says,

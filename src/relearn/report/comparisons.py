@@ -1,14 +1,14 @@
 """Findings of predicates: comparisons with intervals, the trials behind them, and what is missing.
 
 Trials are paired by victim, seed and target. Intervals come from a bootstrap that resamples targets, each with
-all its victims and seeds, because the trials of one target share its images and poisons. They hold for the given victims; a
-note gives the interval with victims resampled as well.
+all its victims and seeds, because the trials of one target share its images and poisons. They hold for the given victims. A
+second interval, for which victims are drawn as well, says whether a verdict would hold for other victims.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from relearn.report.quantities import Key, Trial
@@ -18,6 +18,7 @@ from relearn.report.statistics import (
     clustered_share,
     crossed_mean,
     effective_trials,
+    student_mean_of_table,
 )
 from relearn.report.verdicts import MIN_VICTIMS, Side, verdict
 
@@ -54,7 +55,8 @@ class Comparison:
     trial is a whole run and the keys are (network, seed, 0). ``units`` are the independent numbers behind it.
     ``chosen_from`` has the keys of all trials that were made, if ``keys`` are those of them with a certain outcome. ``among`` is the number
     of comparisons of which this one was chosen by its result (the better of two rivals: 2); in a claim's parts, the sum of these numbers
-    over all comparisons that the claim requires. ``room`` is the greatest difference that the right side's mean leaves.
+    over all comparisons that the claim requires. ``room`` is the greatest difference that the right side's mean leaves. ``drawn`` is the
+    interval for which the victims are drawn as well as the targets.
     """
 
     name: str
@@ -74,11 +76,21 @@ class Comparison:
     chosen_from: tuple[Key, ...] = ()
     among: int = 1
     room: float | None = None
+    drawn: Interval | None = None
 
     @property
     def verdict(self) -> str:
+        return self._verdict(self.interval)
+
+    def _verdict(self, interval: Interval) -> str:
         same = (1.0 if self.unit == "ratio" else 0.0) if self.difference else None
-        return verdict(self.claimed, self.interval, same, self.among)
+        return verdict(self.claimed, interval, same, self.among)
+
+    @property
+    def of_these_victims(self) -> bool:
+        """Whether the verdict decides for these victims, but not if victims are drawn, too."""
+        decided = self.verdict in ("reproduced", "contradicted")
+        return decided and self.drawn is not None and self._verdict(self.drawn) != self.verdict
 
     @property
     def spared(self) -> bool:
@@ -172,17 +184,15 @@ def paired_difference(
     keys = tuple(found)
     differences = [sum(values) / len(values) for values in found.values()]
     targets, networks = [target for _, _, target in keys], [(victim, seed) for victim, seed, _ in keys]
-    if len(set(networks)) > 1:
-        others = crossed_mean(differences, targets, networks)
+    interval = clustered_mean(differences, targets, bounds)
+    drawn = _with_victims_drawn(interval, differences, targets, networks)
+    if drawn:
         percent = 100 if unit == "fraction" else 1
-        ends = f"[{percent * others.low:.3g}, {percent * others.high:.3g}]"
-        notes = [
-            *notes,
-            f"if victims are resampled like targets: {ends}{' points' if percent == 100 else ''}",
-        ]
+        ends = f"[{percent * drawn.low:.3g}, {percent * drawn.high:.3g}]"
+        notes = [*notes, f"if victims are drawn, too: {ends}{' points' if percent == 100 else ''}"]
     return Comparison(
         name,
-        clustered_mean(differences, targets, bounds),
+        interval,
         claimed,
         unit,
         "difference paired by victim, seed and target; bootstrap over targets, for these victims",
@@ -195,7 +205,27 @@ def paired_difference(
         role=role,
         units=Units("targets", _means(differences, targets)),
         room=max(0.0, 1 - fmean(second[pair].value for pair in both)) if bounds else None,
+        drawn=drawn,
     )
+
+
+def _with_victims_drawn(
+    fixed: Interval, values: Sequence[float], targets: Sequence[int], networks: Sequence[tuple[str, int]]
+) -> Interval | None:
+    """The interval for which networks (victim, seed) and targets are both drawn; None for a single network.
+
+    A table without gaps has Student's interval of both variances (:func:`~relearn.report.statistics.student_mean_of_table`); one with gaps
+    the bootstrap of both factors, which is wider. It contains ``fixed``, the interval for these victims, whose outcomes may hardly differ.
+    """
+    rows, columns = sorted(set(networks)), sorted(set(targets))
+    if len(rows) < 2:
+        return None
+    found = dict(zip(zip(networks, targets), values))
+    if len(found) < len(rows) * len(columns):
+        both = crossed_mean(values, targets, networks)
+    else:
+        both = student_mean_of_table([[found[row, column] for column in columns] for row in rows])
+    return replace(both, low=min(both.low, fixed.low), high=max(both.high, fixed.high))
 
 
 def rate(name: str, trials: Iterable[Trial], claimed: Side, notes: Sequence[str] = ()) -> Comparison | None:
@@ -218,7 +248,15 @@ def rate(name: str, trials: Iterable[Trial], claimed: Side, notes: Sequence[str]
     # outcomes that are all alike do not show how far those of a target go together
     effective = effective_trials(values, targets)[1] if len(set(values)) > 1 else 0.0
     units = Units("targets", _means(values, targets), "share", len(values), effective)
-    return Comparison(name, interval, claimed, "fraction", method, keys, runs, tuple(notes), units=units)
+    drawn = _with_victims_drawn(interval, values, targets, [(victim, seed) for victim, seed, _ in keys])
+    if drawn:
+        notes = [
+            *notes,
+            f"if victims are drawn, too: [{100 * max(drawn.low, 0):.3g}, {100 * min(drawn.high, 1):.3g}] %",
+        ]
+    return Comparison(
+        name, interval, claimed, "fraction", method, keys, runs, tuple(notes), units=units, drawn=drawn
+    )
 
 
 def _means(values: Sequence[float], targets: Sequence[int]) -> tuple[float, ...]:

@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from relearn.report import distance
+from relearn.report import distance, power
 from relearn.report.claims import Claim
 from relearn.report.claims_formats import shown_in
 from relearn.report.comparisons import Comparison
 from relearn.report.designs import Design, Measure, planned_half_width
+from relearn.report.verdicts import Within
 
 
 def half_width(part: Comparison) -> float | None:
@@ -66,11 +67,13 @@ def lines(design: Design, claim: Claim, values: Mapping[str, Any]) -> list[str]:
     ]
     for part, measure, planned, achieved in widths(design, claim):
         axis = distance.scale(part, measure)
-        wide = (
-            " (wider than the distance from the claimed value to the bound: hardly enough to decide)"
-            if axis and (planned or 0.0) > axis.unit
-            else ""
-        )
+        wide = ""
+        if axis and (planned or 0.0) > axis.unit:
+            wide = " (wider than the distance from the claimed value to the bound: hardly enough to decide)"
+        elif axis and measure.trials and measure.claimed is not None and not isinstance(part.claimed, Within):
+            least = power.units_without_exception(measure.claimed, part.claimed.threshold)
+            if (measure.n or design.n) < least:
+                wide = f" (even without an exception it takes {least}: hardly enough to decide)"
         found.append(
             f"half-width of {part.name}: planned {_number(planned, part)}{wide}; achieved {_number(achieved, part)}"
         )

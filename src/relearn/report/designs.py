@@ -92,8 +92,9 @@ class Design:
 def planned_half_width(measure: Measure, n: int) -> float | None:
     r"""Half-width of the interval for n units: :math:`t_{0.975,n-1}\, s/\sqrt n`; for shares, that of the exact interval.
 
-    For a ratio it is on the log scale. A measure's own n replaces ``n``. That of a median is :math:`\sqrt{\pi/2}` times as
-    wide, as for many units with normal values.
+    The interval of a share is at least as wide as the verdict makes it (:func:`relearn.report.statistics.clustered_share`): its lower end
+    is at most that of n successes in n trials, and likewise above. For a ratio the half-width is on the log scale. A measure's own n
+    replaces ``n``. That of a median is :math:`\sqrt{\pi/2}` times as wide, as for many units with normal values.
     """
     from scipy import stats
 
@@ -103,8 +104,8 @@ def planned_half_width(measure: Measure, n: int) -> float | None:
     if measure.trials is not None and measure.claimed is not None:
         # as in the verdict, units whose outcomes all agree count once each
         trials = n if measure.claimed in (0, 1) else n * measure.trials
-        ends = clopper_pearson(measure.claimed * trials, trials)
-        return (ends.high - ends.low) / 2
+        ends, agree = clopper_pearson(measure.claimed * trials, trials), clopper_pearson(n, n).low
+        return (max(ends.high, 1 - agree) - min(ends.low, agree)) / 2
     if measure.sd is None or n < 2:
         return None
     inflation = math.pi / 2 if measure.median else 1.0

@@ -171,7 +171,7 @@ def markdown(boards: Sequence[tuple[Board, Sequence[Row]]]) -> str:
         "",
         "Made from the published runs by `relearn scoreboard`; leaderboard.csv has the same rows with their runs. A row has a rank",
         "if its protocol is complete (a number for each victim, seed and target of its cell) and has a 95% interval, which one seed",
-        "does not give. Ranks order the estimates; these runs do not distinguish rows whose intervals overlap.",
+        "does not give. Ranks order the estimates. Rows whose intervals overlap may still differ: the claims compare rows pair by pair.",
         "CPU hours include all runs that the row depends on. [How to add a method](../../docs/extending.md).",
     ]
     for board, own in boards:

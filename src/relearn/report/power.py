@@ -7,16 +7,19 @@ probability
 .. math:: P\big(T_{n-1}(\delta\sqrt n/\sigma) > t_{0.975,\,n-1}\big)
 
 where :math:`T_\nu(\lambda)` has the noncentral t distribution. A median of normal values needs :math:`\pi/2` times as
-many units. All computations are deterministic and in float64; the tests compare them with simulations.
+many units. If a claim requires several comparisons, all of them must be decided (:func:`together`). All computations are deterministic
+and in float64; the tests compare them with simulations.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from relearn.report.comparisons import Units
 from relearn.report.statistics import CONFIDENCE
 
 POWER = 0.8
@@ -26,18 +29,39 @@ MEDIAN = math.pi / 2
 """Variance of a median of normal values relative to that of their mean, for many of them."""
 
 
-def of_mean(n: float, distance: float, sd: float) -> float:
-    """Power of Student's interval over n paired values to exclude the bound.
+@dataclass(frozen=True)
+class Crossed(Units):
+    """Units that are all measured at the same few seeds, as test samples are: more of them leave the spread between the seeds as it is.
+
+    Args:
+        fixed: variance of the estimate that comes from the seeds.
+        freedom: its degrees of freedom, the number of seeds less 1.
+    """
+
+    fixed: float = 0.0
+    freedom: int = 1
+
+
+def of_mean(n: float, distance: float, sd: float, fixed: float = 0.0, freedom: float = math.inf) -> float:
+    r"""Power of Student's interval over n paired values to exclude the bound.
+
+    With ``fixed`` the interval is that of :func:`relearn.report.statistics.student_mean_of_table`: its variance is
+    :math:`V = \sigma^2/n + F`, and :math:`\nu = V^2 / ((\sigma^2/n)^2/(n-1) + F^2/f)` (Satterthwaite 1946, doi 10.2307/3002019).
 
     Args:
         n: number of values, at least 2; may be fractional.
         distance: distance of the true effect from the bound, on the claimed side, in units of the effect.
         sd: standard deviation of one value, above 0.
+        fixed: F, a part of the mean's variance that does not fall with n.
+        freedom: f, its degrees of freedom.
     """
     from scipy import stats
 
-    critical = stats.t.ppf(0.5 + CONFIDENCE / 2, n - 1)
-    return float(stats.nct.sf(critical, n - 1, distance * math.sqrt(n) / sd))
+    falling = sd**2 / n
+    variance = falling + fixed
+    degrees = variance**2 / (falling**2 / (n - 1) + fixed**2 / freedom)
+    critical = stats.t.ppf(0.5 + CONFIDENCE / 2, degrees)
+    return float(stats.nct.sf(critical, degrees, distance / math.sqrt(variance)))
 
 
 def of_equivalence(n: float, margin: float, sd: float) -> float:
@@ -77,9 +101,9 @@ def of_shares(n: np.ndarray, share: float, bound: float) -> np.ndarray:
     return np.asarray(stats.binom.sf(fewest - 1, n, share))
 
 
-def units_for_mean(distance: float, sd: float) -> int | None:
+def units_for_mean(distance: float, sd: float, fixed: float = 0.0, freedom: float = math.inf) -> int | None:
     """Fewest values (at least 2) with the power :data:`POWER` for a mean; None beyond MOST or if the distance is not above 0."""
-    return _fewest(lambda n: of_mean(n, distance, sd)) if distance > 0 else None
+    return _fewest(lambda n: of_mean(n, distance, sd, fixed, freedom)) if distance > 0 else None
 
 
 def units_for_equivalence(margin: float, sd: float) -> int | None:
@@ -111,15 +135,25 @@ def units_without_exception(share: float, bound: float) -> int:
     return math.ceil(math.log((1 - CONFIDENCE) / 2) / math.log(agree))
 
 
-def _fewest(power_at: Callable[[int], float]) -> int | None:
-    """Smallest n from 2 with the power :data:`POWER`, by doubling and bisection; assumes that power grows with n."""
-    high = 2
+def together(powers: Sequence[Callable[[int], float]], least: int = 2) -> int | None:
+    r"""Fewest units, from ``least`` on, with which several comparisons are all decided with the power :data:`POWER`; None beyond MOST.
+
+    The chance that all are is at least :math:`1 - \sum_i (1 - P_i(n))`, however they depend on each other (Bonferroni's inequality).
+
+    Args:
+        powers: the power P_i of each comparison alone, by the number of units.
+    """
+    return _fewest(lambda n: 1 - sum(1 - power_at(n) for power_at in powers), least)
+
+
+def _fewest(power_at: Callable[[int], float], least: int = 2) -> int | None:
+    """Smallest n from ``least`` with the power :data:`POWER`, by doubling and bisection; assumes that power grows with n."""
+    low, high = least - 1, least
     while power_at(high) < POWER:
-        high *= 2
+        low, high = high, 2 * high
         if high > MOST:
             return None
-    low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if power_at(middle) >= POWER else (middle, high)
-    return max(2, high)
+    return high

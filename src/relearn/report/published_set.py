@@ -14,6 +14,7 @@ The CSV files are those written by `relearn render`; :mod:`relearn.runs.tidy_csv
 
 from __future__ import annotations
 
+import csv
 import re
 import shutil
 from collections import Counter
@@ -39,7 +40,8 @@ def gather(folder: Path, empty: Collection[str] = ()) -> None:
     """Pack the rendered files of ``folder/tables`` and ``folder/figures``; only the pictures stay as single files.
 
     Args:
-        empty: tables and figures without a measured cell. ``tables.md`` leaves these tables out; the pictures are deleted.
+        empty: tables and figures without a measured cell. ``tables.md`` leaves these tables out. The pictures of these figures are
+            deleted, unless a run of ours is in them, such as one on a data set that the paper does not have.
     """
     tables, figures = folder / "tables", folder / "figures"
     pages = [
@@ -52,7 +54,7 @@ def gather(folder: Path, empty: Collection[str] = ()) -> None:
         files = {(made.name, name): content for name, content in csv_files(folder, made.name).items()}
         parquet_file.write(folder / f"{made.name}.parquet", tidy_csv.columns(files))
     shutil.rmtree(tables)
-    pictures = [figures / f"{name}.png" for name in empty]
+    pictures = [figures / f"{name}.png" for name in empty if not _has_runs(figures / f"{name}.csv")]
     for path in [
         *figures.glob("*.csv"),
         *figures.glob("*.pdf"),
@@ -61,6 +63,14 @@ def gather(folder: Path, empty: Collection[str] = ()) -> None:
         folder / "metrics.json",
     ]:
         path.unlink(missing_ok=True)
+
+
+def _has_runs(file: Path) -> bool:
+    """Whether a figure's file has a row with a run."""
+    if not file.is_file():
+        return False
+    with file.open(newline="", encoding="utf-8") as lines:
+        return any(row.get("runs") for row in csv.DictReader(lines))
 
 
 def unpack(folder: Path, target: Path) -> None:

@@ -15,7 +15,7 @@ from relearn.report.artefacts import Where
 from relearn.report.comparisons import Comparison, Units
 from relearn.report.quantities import Evidence, quantity
 from relearn.report.statistics import Interval, clustered_share, effective_trials, student_mean
-from relearn.report.verdicts import Side
+from relearn.report.verdicts import Below, Side, widened
 
 EQUAL = "a spread below the resolution of the measurement does not show: the value is the same at all"
 
@@ -75,8 +75,10 @@ def difference(
     role: str = "images",
     decides: bool = True,
     notes: Sequence[str] = (),
+    among: int = 1,
+    own: int = 1,
 ) -> Comparison | None:
-    """Mean of left minus right over the seeds that both have; None if they share none."""
+    """Mean of left minus right over the seeds that both have; None if they share none. ``among`` and ``own``: as in :func:`comparison`."""
     seeds = sorted(left.values.keys() & right.values.keys())
     if not seeds:
         return None
@@ -84,9 +86,8 @@ def difference(
     method = "difference paired by seed; Student's t over seeds"
     units = Units("seeds", tuple(values))
     both = (left, right)
-    return comparison(
-        name, student_mean(values), claimed, unit, method, both, seeds, role, decides, notes, units
-    )
+    ends = student_mean(values)
+    return comparison(name, ends, claimed, unit, method, both, seeds, role, decides, notes, units, among, own)
 
 
 def ratio(
@@ -173,14 +174,27 @@ def comparison(
     notes: Sequence[str],
     units: Units | None = None,
     among: int = 1,
+    own: int = 1,
 ) -> Comparison:
     """A comparison with an interval over seeds; its runs are those of the samples at these seeds.
 
     Values that are equal at several seeds give an interval without width; unless they say that the two sides are equal, a note says so.
+
+    Args:
+        among: the number of candidates of which the claim's rival is the best, by these runs; corrects ``contradicted``.
+        own: the number of candidates of which the side that the claim favours is the best, by these runs. The best of several is ahead
+            of an equal rival by the choice alone, so the end of the interval that decides ``reproduced`` is :func:`widened` for them.
     """
     apart = abs(interval.estimate - (1.0 if unit == "ratio" else 0.0)) > 1e-12
-    if apart and interval.high - interval.low <= 1e-12 and math.isfinite(interval.freedom):
+    equal = units is not None and max(units.values) - min(units.values) <= 1e-12
+    if apart and equal and interval.high - interval.low <= 1e-12 and math.isfinite(interval.freedom):
         notes = [*notes, f"{EQUAL} {len(seeds)} seeds, so the interval has no width"]
+    if own > 1:
+        end = "high" if isinstance(claimed, Below) else "low"
+        wide = getattr(widened(interval, own, ratio=unit == "ratio"), end)
+        interval = replace(interval, **{end: wide})
+        side = {"low": "lower", "high": "upper"}[end]
+        notes = [*notes, f"{side} end corrected: the claim's own side is the best of {own} by these runs"]
     keys = dict.fromkeys((one.network, seed, 0) for one in samples for seed in seeds)
     runs = sorted({run for one in samples for run in one.runs if int(run.rpartition("seed")[2]) in seeds})
     return Comparison(

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from relearn.report.claims_formats import three
-from relearn.report.power import POWER
+from relearn.report.power import MOST, POWER
 from relearn.report.undecided import GPU_RATIO, Need, Undecided
 
 
@@ -27,17 +27,29 @@ def headline(one: Undecided) -> str:
             return "; ".join(part for part in (*one.blocked, one.planned) if part) + _place_note(one)
         if one.least < 1:
             return f"there are enough {one.unit}; what is missing: {'; '.join(one.blocked) or 'nothing'}"
-        more = "" if one.least == 1 else f"; the rule requires {_units(one.least, one.unit)}{_cost(one)}"
+        more = (
+            "" if one.least == 1 else f"; the rule requires {_units(one.least, one.unit)}{_cost(one, '; ')}"
+        )
         return f"every comparison holds{more}{_place_note(one)}"
     if one.need is None:
-        return f"no number of {one.unit} can be given: {next(need.why for need in one.needs if need.why)}"
+        why = next((need.why for need in one.needs if need.why), f"more than {MOST:,} for all together")
+        return f"no number of {one.unit} can be given: {why}"
+    several, least = one.required > 1, "at least " if one.required > 1 else ""  # a bound: power.together
+    decide = f"would decide {one.comparisons or 'it'} with {least}{100 * POWER:.0f}% power"
+    claimed = "true effects were the claimed ones" if several else "true effect were the claimed one"
+    new = f"{one.need:,} new {one.unit}"
+    if outside := sum(need.outside for need in one.needs):
+        where = f" in {outside} of the {one.required} comparisons" if several else ""
+        return (
+            f"the claimed effect lies outside the present interval{where}, so more {one.unit} are not expected to show it; "
+            f"if the {claimed} after all, {new} {decide}{_cost(one, ' and cost ')}{_place_note(one)}"
+        )
     if one.need <= one.have:
-        return f"{_units(one.have, one.unit)} would be enough for the claimed effect, but it did not show"
+        enough = f"{_units(one.have, one.unit)} would be enough for the claimed effect"
+        return f"{enough}{f's of {one.comparisons}, but not all' if several else ', but it did not'} show"
     have = "1 is" if one.have == 1 else f"{one.have} are"
-    return (
-        f"{_units(one.need, one.unit)} would decide it with {100 * POWER:.0f}% power if the true effect were the claimed one, {have} "
-        f"available{_cost(one)}{_place_note(one)}"
-    )
+    cost = _cost(one, f"; {new}, for which this power holds, cost ")
+    return f"{_units(one.need, one.unit)} {decide} if the {claimed}, {have} available{cost}{_place_note(one)}"
 
 
 def lines(one: Undecided) -> list[str]:
@@ -53,11 +65,11 @@ def _units(number: int, unit: str) -> str:
     return f"{number:,} {unit.removesuffix('s') if number == 1 else unit}"
 
 
-def _cost(one: Undecided) -> str:
+def _cost(one: Undecided, lead: str) -> str:
     if one.cpu_s is None or one.gpu_s is None:
         return ""
     return (
-        f"; {duration(one.cpu_s)} of CPU time here (records; {one.cost_of}), "
+        f"{lead}{duration(one.cpu_s)} of CPU time here (records; {one.cost_of}), "
         f"{duration(one.gpu_s)} of one GPU (forecast: {GPU_RATIO:g} times as fast as a CPU thread)"
     )
 
@@ -71,7 +83,8 @@ def _needed(need: Need) -> str:
         return need.why
     effect = f"a claimed {_shown(need.claimed, need)}" if need.claimed is not None else "the claim"
     spread = f", spread {_shown(need.sd, need)} ({need.sd_from})" if need.sd is not None else ""
-    return f"{_units(need.need, need.unit)} for {effect} ({need.source}){spread}; has {need.have}"
+    outside = "; the claimed effect lies outside the present interval" if need.outside else ""
+    return f"{_units(need.need, need.unit)} for {effect} ({need.source}){spread}; has {need.have}{outside}"
 
 
 def _shown(value: float, need: Need) -> str:

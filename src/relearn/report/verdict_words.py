@@ -17,11 +17,14 @@ MEANINGS = {
     "contradicted": "the whole interval lies on the other side; exact: a case fails",
     "partial": "exact: every case holds, but below the published size",
     "underpowered": "too few trials, too weak models, or a setting in which the claimed effect cannot show",
-    "not_run": "no records, or no predicate in this version",
+    "not_run": "no runs, or no rule to judge them in this version",
 }
 """By verdict, the strongest first."""
 PROVISIONAL = "provisional"
-PROVISIONAL_MEANS = "a part of the claim was not run, or was run with too few trials or too weak models"
+PROVISIONAL_MEANS = (
+    "a part of the claim was not run, or was run with too few trials or too weak models, "
+    "or the result holds for these victims only"
+)
 DECIDED = ("reproduced", "contradicted")
 """Verdicts that more trials of the same kind are not expected to change."""
 

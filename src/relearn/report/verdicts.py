@@ -12,7 +12,8 @@ contradicted  interval wholly on the other side      interval wholly outside, on
 For ``contradicted`` the interval is :func:`widened` for the number of comparisons that the claim requires.
 
 If all runs of both sides give the same numbers, the difference is exactly 0 (or the ratio exactly 1) with an interval of no
-width. Such runs do not differ in what is compared, so the verdict is ``identical``, whatever is claimed.
+width. Such runs do not differ in what is compared, so the verdict is ``identical``, whatever is claimed. Intervals over seeds have no
+width only if the values paired by seed are equal; a bootstrap of coarse scores must be widened before it is judged here.
 
 A claim based on too few trials or too weak models is ``underpowered``, whatever its numbers say.
 """
@@ -118,6 +119,8 @@ def widened(interval: Interval, among: int, ratio: bool = False) -> Interval:
     """
     if among < 1:
         raise ValueError(f"among: found {among}, allowed: 1 or more comparisons")
+    if among == 1:
+        return interval
     tail, middle = (1 - CONFIDENCE) / 2, interval.estimate
     if interval.trials:
         found = clopper_pearson(middle * interval.trials, interval.trials, 1 - 2 * tail / among)

@@ -337,6 +337,7 @@ def test_the_constraint_against_the_best_penalty(tmp_path, constraint, seconds, 
     accuracy = part(claim, "VGG-19: best")
     assert accuracy.interval.estimate == pytest.approx(constraint - 0.9)
     assert accuracy.notes[0] == "best strength 1e-4, of 1e-4: 90.00%, 1: 70.00%"
+    assert accuracy.among == 1 + 2  # the time, and the better of two strengths
 
 
 def test_half_an_overlap_against_none(tmp_path):
@@ -376,6 +377,8 @@ def test_no_warmup_under_adam(tmp_path, ours, warm, cold, word):
     near, worse = claim.parts
     assert near.interval.estimate == pytest.approx(ours - warm)
     assert near.notes[0] == "adam_lr0.0005_b0.98 against radam_warmup"
+    assert all(any("own side is the best of 2" in note for note in one.notes) for one in claim.parts)
+    assert near.among == 2  # two comparisons, each against a single recipe
     assert worse.interval.estimate == pytest.approx((cold or -0.1) - ours, abs=0.11)
 
 

@@ -132,7 +132,7 @@ def test_curves_are_means_over_the_seeds_that_got_so_far(tmp_path):
     ]
     assert {p["panel"] for p in points} == {"VGG-19-BN/sgd"}
     drawn = learning_curves.draw(artefact, points)
-    assert "Kaiming: 1 diverged" in words(drawn)
+    assert "Kaiming: 1 diverged\nGradInit: not run" in words(drawn)
     assert labels(drawn) == ["Kaiming"]  # no entry for what has no curve
 
 

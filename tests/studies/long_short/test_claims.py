@@ -384,8 +384,13 @@ def test_seeds_and_samples_are_both_drawn(tmp_path):
     assert found.interval.high == pytest.approx(
         stats.t.ppf(0.975, freedom) * math.sqrt(of_seeds + of_samples)
     )
-    # a number of samples for this interval allows for both spreads
-    assert found.units.inflation == pytest.approx(1 + of_seeds / of_samples)
+    # of the variance between seeds, the noise of single samples falls with their number, and the rest remains
+    table = np.zeros((3, 200))
+    table[0, 20:40], table[1, 40:60] = -1.0, 1.0
+    rest = table - table.mean(axis=1)[:, None] - table.mean(axis=0) + table.mean()
+    noise = (rest**2).sum() / (2 * 199)
+    assert found.units.fixed == pytest.approx(of_seeds - noise / 600) and found.units.freedom == 2
+    assert found.units.inflation == pytest.approx(1 + noise / 600 / of_samples)
 
 
 def test_a_network_at_chance_has_nothing_to_lose(tmp_path):

@@ -101,7 +101,7 @@ def test_the_toys_titles_say_what_its_points_say(evidence):
     artefact = ARTEFACTS["zhu2022.fig2.1"]
     titles = [axes.get_title(loc="left") for axes in toy.draw(artefact, points).axes]
     assert titles == [
-        "Feature collision: the target stays correct",
+        "Feature collision: the target is still classified correctly",
         "Convex polytope: the target is misclassified",
     ]
     moved = [{**p, "x": 2.0} if p["kind"] == "target" else p for p in points]

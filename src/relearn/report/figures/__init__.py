@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relearn.report.artefacts import Artefact
+from relearn.report.coverage import cover
 from relearn.report.figures import foot
 from relearn.report.quantities import Evidence
 
@@ -25,7 +26,7 @@ PLACED = ("plot_left", "plot_top", "plot_says")
 """Columns of a figure's CSV file that :mod:`relearn.report.figures.picture` explains."""
 COLOURS = (16, 24, 32, 48, 64, 96, 128, 256)
 """Sizes of a drawing's palette, tried in turn."""
-NEAR, FREQUENT = 14, 0.0005
+NEAR, FREQUENT = 5, 0.0005
 """The largest change of a channel, as with 256 colours, for every colour that covers at least this share of the drawing."""
 PHOTOGRAPH = 2**14
 """Colours of a picture from which on it is a photograph: lines with smooth edges have a few thousand."""
@@ -56,8 +57,12 @@ def prepare(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str]
     module = importlib.import_module(renderers[artefact.renderer])
     points = module.points(artefact, evidence)
     sizes = foot.sizes(points, evidence) if getattr(module, "NAMES_NETWORKS", False) else ""
+    drawn = {value for point in points for value in point.values() if isinstance(value, str)}
+    gone = cover(artefact, evidence).missing
+    # a row whose published victims were not run can have points of others
+    missing = [row.title for row in artefact.rows if row.title in gone and row.id not in drawn]
     return Prepared(
-        artefact, module, points, foot.words(artefact, points, getattr(module, "BARS", ""), sizes)
+        artefact, module, points, foot.words(artefact, points, getattr(module, "BARS", ""), sizes, missing)
     )
 
 

@@ -36,8 +36,9 @@ FIELDS = (
 CAPTION = (
     "Every claim with its verdict. The axis is the distance of the effect from the claim's bound, divided by the effect that the "
     "source states or, where it states none, by the smallest effect of interest of the claim's design: 0 is the bound, 1 the claimed "
-    "effect, and an interval wholly right of 0 reproduces the claim. A ratio is taken by its logarithm; of a claimed range 1 is the "
-    "middle and 0 its ends. Bars are 95% intervals of the comparison that decides; arrows lead out of the picture; a single seed has no "
+    "effect. An interval wholly right of 0 reproduces the claim, unless the claim is underpowered. A ratio is taken by its logarithm; "
+    "of a claimed range 1 is the middle and 0 its ends. Bars are 95% intervals of the comparison that decides; arrows lead out of the "
+    "picture; a single seed has no "
     "interval. Exact claims, and claims without a stated effect or without a run, show the verdict "
     "alone. A study without a judged claim is left out; the counts leave out checks of theorems."
 )
@@ -121,7 +122,12 @@ def draw(plotted: Sequence[Mapping[str, Any]]) -> Any:
             label.set_fontweight("bold" if label.get_text() in studies else "normal")
         axes.tick_params(axis="y", length=0, pad=22)
         axes.grid(axis="y", visible=False)
-        axes.set_title("against the claim  ◄   │   ►  for the claim", loc="center")
+        for x, side, words_there in (
+            (-0.1, "right", "against the claim ◄"),
+            (0.1, "left", "► for the claim"),
+        ):
+            above = axes.get_xaxis_transform()
+            axes.text(x, 1.005, words_there, transform=above, ha=side, va="bottom")
         entries = [_entry(word, plotted) for word in words.MEANINGS if _count(word, plotted)]
         figure.legend(handles=entries, loc="outside lower center", frameon=False, fontsize=style.SMALL)
     return figure

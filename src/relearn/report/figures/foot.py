@@ -20,18 +20,27 @@ SHARES = ("width", "depth")  # settings given as a fraction of the published net
 CHANNELS = "embed_dim"  # a setting of vision Transformers; full-size networks do not set it
 
 
-def words(artefact: Artefact, points: Sequence[Mapping[str, Any]], bars: str, sizes: str = "") -> str:
+def words(
+    artefact: Artefact,
+    points: Sequence[Mapping[str, Any]],
+    bars: str,
+    sizes: str = "",
+    missing: Sequence[str] = (),
+) -> str:
     """The text of the line.
 
     Args:
         bars: what bars, bands or whiskers show (``BARS`` of the renderer), "" if there are none.
         sizes: how much smaller the networks are than their names suggest, "" if they are not.
+        missing: titles of the published rows that were not run; a figure without points says so by itself.
     """
     parts = [_count(points, name) for name in COUNTED] if any(map(_counts, points)) else [_seeds(points)]
     if bars and any(_has_width(point) for point in points):
         parts.append(bars)
     parts.append(_chance(points))
     parts.append(sizes)
+    if points and missing:
+        parts.append(f"not run here: {' · '.join(missing)}")
     if points and not artefact.addition:
         parts.append(_published(artefact, points))
     return "; ".join(filter(None, parts))

@@ -132,15 +132,20 @@ def mask_reuse(evidence: Evidence) -> Finding:
     """On every task that counts and has runs of both kinds, the median with shared masks exceeds the median with fresh masks.
 
     If a kind was run with several radii, the radius with the better median counts: the attack with a shared mask is stronger than with
-    fresh masks, so at equal radii the comparison would measure the strength of the attack. The comparison at the usual radius is
-    also shown but does not decide. Where fresh masks were also run at the rate and radius that FreeLB chose, shared masks must be
-    ahead there, too: a lead that these settings, chosen for shared masks, do not show comes from the choice of the other side's.
+    fresh masks, so at equal radii the comparison would measure the strength of the attack. The runs that decide choose it, so verdicts
+    are corrected for the number of radii. The comparison at the usual radius is also shown but does not decide. Where fresh masks were
+    also run at the rate and radius that FreeLB chose, shared masks must be ahead there, too: a lead that these settings, chosen for
+    shared masks, do not show comes from the choice of the other side's.
     """
     sides: dict[str, tuple[str, str]] = {}
+    chosen_from: dict[str, tuple[int, int]] = {}
     for task in _tasks(evidence, FRESH):
-        sides[task] = (_better(evidence, task, (OURS, WIDE)), _better(evidence, task, (FRESH, FRESH_WIDE)))
+        (ours, own), (fresh, among) = (
+            _better(evidence, task, arms) for arms in ((OURS, WIDE), (FRESH, FRESH_WIDE))
+        )
+        sides[task], chosen_from[task] = (ours, fresh), (own, among)
     words = "FreeLB with shared and with fresh masks"
-    main = _apart(evidence, sorted(set(sides.values())), Above(0.0), words, sides)
+    main = _apart(evidence, sorted(set(sides.values())), Above(0.0), words, sides, chosen_from)
     control = Finding()
     if _tasks(evidence, FRESH_AS_OURS):
         control = _apart(evidence, [(OURS, FRESH_AS_OURS)], Above(0.0), words)
@@ -151,10 +156,10 @@ def mask_reuse(evidence: Evidence) -> Finding:
     return Finding([*main.parts, *control.parts, *others], [*main.missing, *control.missing])
 
 
-def _better(evidence: Evidence, task: str, arms: Sequence[str]) -> str:
-    """The method with the better median score at the seeds that both have; the one that was run if only one was, else the first."""
+def _better(evidence: Evidence, task: str, arms: Sequence[str]) -> tuple[str, int]:
+    """The method with the better median score at the seeds that both have, and the number of arms that were run; else the first."""
     ran = {arm: one for arm in arms if (one := _score(evidence, task, arm)).values}
-    return list(ran)[medians.better(list(ran.values()))] if ran else arms[0]
+    return (list(ran)[medians.better(list(ran.values()))], len(ran)) if ran else (arms[0], 1)
 
 
 def yopo_not_better(evidence: Evidence) -> Finding:
@@ -168,10 +173,12 @@ def _apart(
     claimed: Above,
     words: str,
     only: Mapping[str, tuple[str, str]] | None = None,
+    chosen_from: Mapping[str, tuple[int, int]] | None = None,
 ) -> Finding:
     """Differences of medians for each task and pair of methods; only tasks that count decide, or all tasks if none counts.
 
-    ``only`` gives the pair of methods of each task if it differs between tasks.
+    ``only`` gives the pair of methods of each task if it differs between tasks, ``chosen_from`` the number of methods of which each is
+    the best.
     """
     both = {
         (task, left, right): (_score(evidence, task, left), _score(evidence, task, right))
@@ -187,7 +194,10 @@ def _apart(
         notes = [_summary(evidence, task, method) for method in (VANILLA, left, right)]
         decides = (task, left, right) in judged
         notes += [_left_out(task)] * (not decides)
-        parts[name] = medians.difference(name, ours, theirs, claimed, role=STEP, decides=decides, notes=notes)
+        own, among = (chosen_from or {}).get(task, (1, 1))
+        parts[name] = medians.difference(
+            *(name, ours, theirs, claimed), role=STEP, decides=decides, notes=notes, among=among, own=own
+        )
     return finding(parts or {words: None})
 
 

@@ -3,12 +3,13 @@ r"""Comparisons of medians over seeds, for papers that print medians: a bootstra
 The bootstrap resamples whole seeds, with their runs of all methods and tasks, because these share data order and initial weights.
 The percentile levels are expanded for few clusters, as in :func:`relearn.report.statistics.clustered_mean`. With fewer than 6 seeds
 no bootstrap of a median reaches 95% coverage: the range of n values covers their median with probability :math:`1 - 2^{1-n}`
-(75% at n = 3, 94% at n = 5). In that case the interval is widened to Student's interval of the mean.
+(75% at n = 3, 94% at n = 5). In that case the interval is widened to Student's interval of the mean. The same is done if scores are
+so coarse that the bootstrap shows no spread although the seeds differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -16,11 +17,11 @@ from relearn.report.comparisons import Comparison, Units
 from relearn.report.power import MEDIAN
 from relearn.report.seeds import Sample, comparison
 from relearn.report.statistics import RESAMPLES, SEED, Interval, expanded_level, student_mean
-from relearn.report.verdicts import Side
+from relearn.report.verdicts import Above, Side, widened
 
 ENOUGH = 6  # smallest number of seeds whose range covers the median with probability above 95%
 METHOD = "bootstrap over seeds, widened to Student's t below 6 seeds"
-Statistic = Callable[[np.ndarray], np.ndarray]  # (draws, seeds, columns) → (draws,)
+COARSE = "scores too coarse for a bootstrap of medians: widened to Student's t of the paired differences"
 
 
 def difference(
@@ -33,22 +34,23 @@ def difference(
     role: str = "",
     decides: bool = True,
     notes: Sequence[str] = (),
+    among: int = 1,
+    own: int = 1,
 ) -> Comparison | None:
-    """median(left) - median(right) over the shared seeds; None without a shared seed."""
+    """median(left) - median(right) over the shared seeds; None without a shared seed. ``among`` and ``own``: as in :func:`comparison`."""
     seeds = sorted(left.values.keys() & right.values.keys())
     if not seeds:
         return None
     values = np.array([[left.values[seed], right.values[seed]] for seed in seeds])
-    paired = [student_mean(values[:, 0] - values[:, 1])]
-    interval = _order_interval(
-        values, lambda drawn: np.subtract(*np.moveaxis(np.median(drawn, axis=1), -1, 0)), paired, 1
-    )
+    interval, coarse = _interval(values)
     method = f"difference of medians; {METHOD}"
     apart = values[:, 0] - values[:, 1]
-    notes = [*notes, paired_note(apart, unit)]
+    notes = [*notes, paired_note(apart, unit), *[COARSE] * coarse]
     units = Units("seeds", tuple(map(float, apart)), inflation=_inflation(values))
     both = (left, right)
-    return comparison(name, interval, claimed, unit, method, both, seeds, role, decides, notes, units)
+    return comparison(
+        name, interval, claimed, unit, method, both, seeds, role, decides, notes, units, among, own
+    )
 
 
 def _inflation(values: np.ndarray) -> float:
@@ -99,7 +101,7 @@ def best(name: str, samples: Sequence[Sample]) -> Sample:
 def most(
     name: str,
     pairs: Mapping[str, tuple[Sample, Sample]],
-    claimed: Side,
+    claimed: Above,
     *,
     unit: str = "fraction",
     role: str = "",
@@ -107,53 +109,60 @@ def most(
     notes: Sequence[str] = (),
     among: int = 1,
 ) -> Comparison | None:
-    r"""The :math:`(\lfloor T/2 \rfloor + 1)`-th largest of T values: for each task, median(left) - median(right) over seeds.
+    r"""The r-th largest of T values, :math:`r = \lfloor T/2 \rfloor + 1`: for each task, median(left) - median(right) over seeds.
 
-    This statistic reaches a threshold if and only if more than half of the tasks do. It uses the seeds that all
-    samples share; the result is None if there are none. ``among`` is the number of rivals of which the right side is the best.
+    This statistic reaches a threshold if and only if more than half of the tasks do. The noise of the tasks biases it (the smaller of
+    two equal tasks falls below both), and a bootstrap repeats the bias. So its interval is made of the tasks' own intervals:
+
+    .. math:: \big[l_{(r)}(\tfrac{\alpha/2}{T - r + 1}),\; u_{(r)}(\tfrac{\alpha/2}{r})\big]
+
+    the r-th largest of their lower and of their upper ends, each at this one-sided level. The lower end is above a threshold if at least
+    r tasks lie wholly above it, and the upper one below it if at least T - r + 1 lie wholly below. If no majority of the tasks leads, a
+    false majority includes at least one of T - r + 1 tasks without a lead (Bonferroni); if one does, at least one of r tasks must fall
+    below by chance. This is the test of a partial conjunction (Benjamini and Heller 2008, doi 10.1111/j.1541-0420.2007.00984.x).
+
+    It uses the seeds that all samples share; the result is None if there are none. ``among`` is the number of rivals of which the right
+    side is the best; the verdict widens the upper arm again for them, which is a little stricter than a level divided by r times ``among``.
     """
     samples = [one for pair in pairs.values() for one in pair]
     seeds = sorted(set.intersection(*(set(one.values) for one in samples))) if samples else []
     if not seeds:
         return None
-    values = np.array([[one.values[seed] for one in samples] for seed in seeds])
-    paired = values[:, ::2] - values[:, 1::2]
-    rank = len(pairs) // 2 + 1
-
-    def apart(drawn: np.ndarray) -> np.ndarray:
-        medians = np.median(drawn, axis=-2)
-        return medians[..., ::2] - medians[..., 1::2]
-
-    def statistic(drawn: np.ndarray) -> np.ndarray:
-        return np.sort(apart(drawn), axis=-1)[:, -rank]
-
-    interval = _order_interval(values, statistic, [student_mean(column) for column in paired.T], rank)
-    method = f"difference of medians, the {rank}. largest of {len(pairs)}; {METHOD}"
-    notes = [*notes, *(f"{task}: {paired_note(column, unit)}" for task, column in zip(pairs, paired.T))]
+    values = np.array([[[one.values[seed] for one in pair] for seed in seeds] for pair in pairs.values()])
+    paired = values[:, :, 0] - values[:, :, 1]  # (tasks, seeds)
+    count, rank = len(pairs), len(pairs) // 2 + 1
+    tasks, coarse = zip(*map(_interval, values))
+    lows = [widened(one, count - rank + 1).low for one in tasks]
+    highs = [widened(one, rank).high for one in tasks]
+    estimates = [one.estimate for one in tasks]
+    low, estimate, high = (sorted(ends)[-rank] for ends in (lows, estimates, highs))
+    interval = Interval(estimate, low, high, tasks[0].freedom)
+    method = f"difference of medians, the {rank}. largest of {count}; {METHOD}"
+    method += "; each task's ends corrected for the number of tasks" * (count > 1)
+    notes = [*notes, *(f"{task}: {paired_note(column, unit)}" for task, column in zip(pairs, paired))]
+    notes += [f"{task}: {COARSE}" for task, one in zip(pairs, coarse) if one]
     # the decisive task, whose difference is the reported statistic, determines how many more seeds are needed
-    decisive = np.argsort(apart(values))[-rank]
-    inflation = _inflation(values[:, 2 * decisive : 2 * decisive + 2])
-    units = Units("seeds", tuple(map(float, paired[:, decisive])), inflation=inflation)
+    decisive = np.argsort(estimates)[-rank]
+    units = Units("seeds", tuple(map(float, paired[decisive])), inflation=_inflation(values[decisive]))
     return comparison(
         name, interval, claimed, unit, method, samples, seeds, role, decides, notes, units, among
     )
 
 
-def _order_interval(
-    values: np.ndarray, statistic: Statistic, wider: Sequence[Interval], rank: int
-) -> Interval:
-    """Bootstrap interval of a statistic of ``values`` (seeds, columns).
+def _interval(values: np.ndarray) -> tuple[Interval, bool]:
+    """median(left) - median(right) of ``values`` (seeds, 2) with its interval, and whether the scores are too coarse for a bootstrap.
 
-    With fewer than :data:`ENOUGH` seeds it is widened to the ``rank``-th largest ends of the intervals ``wider``.
+    The bootstrap of medians of coarse scores may have an end at the estimate, although the seeds differ. Then, and with fewer than
+    :data:`ENOUGH` seeds, the interval is widened to Student's of the paired differences.
     """
-    count = len(values)
-    estimate = float(statistic(values[None])[0])
-    low, high = (
-        sorted((getattr(one, end) for one in wider), reverse=True)[rank - 1] for end in ("low", "high")
-    )
+    count, estimate = len(values), float(np.subtract(*np.median(values, axis=0)))
+    student = student_mean(values[:, 0] - values[:, 1])
+    low, high, coarse = student.low, student.high, False
     if count > 1:
-        drawn = statistic(values[np.random.default_rng(SEED).integers(0, count, (RESAMPLES, count))])
+        drawn = np.median(values[np.random.default_rng(SEED).integers(0, count, (RESAMPLES, count))], axis=1)
         level = expanded_level(count)
-        ends = [float(end) for end in np.quantile(drawn, [level, 1 - level])]
-        low, high = (min(low, ends[0]), max(high, ends[1])) if count < ENOUGH else ends
-    return Interval(estimate, min(low, estimate), max(high, estimate), count - 1)
+        ends = [float(end) for end in np.quantile(drawn[:, 0] - drawn[:, 1], [level, 1 - level])]
+        stuck = min(estimate - ends[0], ends[1] - estimate) <= 1e-12
+        coarse = stuck and count >= ENOUGH and student.high - student.low > 1e-12
+        low, high = (min(low, ends[0]), max(high, ends[1])) if count < ENOUGH or stuck else ends
+    return Interval(estimate, min(low, estimate), max(high, estimate), student.freedom), coarse

@@ -1,7 +1,8 @@
 """The predicates of zhu2022, chapter 4, on trained Transformers; they compare the best BLEU of each training run.
 
 An initialisation may have several recipes without warm-up (the grid of figure 4.3, and the recipe of table 4.10). For each
-initialisation the recipe with the highest mean counts, as in table 4.10. A training run that diverges before its first
+initialisation the recipe with the highest mean counts, as in table 4.10; it is chosen by the runs that decide, so verdicts are
+corrected for the number of recipes. A training run that diverges before its first
 evaluation has BLEU 0.
 """
 
@@ -25,8 +26,8 @@ WARMUP = ("radam_warmup", "adam_warmup")
 UNDER_SGD = {"network": "post_ln", "initialisation": "gradinit_sgd*"}
 
 
-def best(evidence: Evidence, network: str, start: str, recipes: tuple[str, ...]) -> tuple[str, Sample]:
-    """The recipe with the highest mean BLEU among those that were run, and its BLEU by seed; empty if none was run."""
+def best(evidence: Evidence, network: str, start: str, recipes: tuple[str, ...]) -> tuple[str, Sample, int]:
+    """The recipe with the highest mean BLEU among those that were run, its BLEU by seed, and their number; empty if none was run."""
     where = {"network": network, "initialisation": start, "recipe": list(recipes)}
     found = {}
     for recipe in sorted({run.labels["recipe"] for run in evidence.of(BLEU, where)}):
@@ -34,9 +35,9 @@ def best(evidence: Evidence, network: str, start: str, recipes: tuple[str, ...])
         if own.values:
             found[recipe] = own
     if not found:
-        return "", Sample(network, {}, ())
+        return "", Sample(network, {}, ()), 1
     name = max(found, key=lambda recipe: mean(found[recipe]))
-    return name, found[name]
+    return name, found[name], len(found)
 
 
 def no_warmup_adam(evidence: Evidence) -> Finding:
@@ -44,9 +45,9 @@ def no_warmup_adam(evidence: Evidence) -> Finding:
 
     "Within 0.5 of the warm-up run" is read as "at most 0.5 below it". The architecture of the Post-LN network is unchanged.
     """
-    ours_recipe, ours = best(evidence, "post_ln", "gradinit", NO_WARMUP)
-    warm_recipe, warm = best(evidence, "post_ln", "xavier", WARMUP)
-    cold_recipe, cold = best(evidence, "post_ln", "xavier", NO_WARMUP)
+    ours_recipe, ours, ours_count = best(evidence, "post_ln", "gradinit", NO_WARMUP)
+    warm_recipe, warm, warm_count = best(evidence, "post_ln", "xavier", WARMUP)
+    cold_recipe, cold, cold_count = best(evidence, "post_ln", "xavier", NO_WARMUP)
     near, worse = "GradInit without warm-up - Xavier with", "without warm-up: Xavier - GradInit"
     return finding(
         {
@@ -55,12 +56,16 @@ def no_warmup_adam(evidence: Evidence) -> Finding:
                 unit="bleu",
                 role="translation",
                 notes=[f"{ours_recipe} against {warm_recipe}"],
+                among=warm_count,
+                own=ours_count,
             ),
             worse: difference(
                 *(worse, cold, ours, Below(0.0)),
                 unit="bleu",
                 role="translation",
                 notes=[f"{cold_recipe} against {ours_recipe}"],
+                among=cold_count,
+                own=ours_count,
             ),
         }
     )
@@ -72,7 +77,7 @@ def no_warmup_sgd(evidence: Evidence) -> Finding:
     Both sides choose their rate on held-out seeds: Admin in its own search, GradInit among the rates that were run, by the lowest
     validation loss of its search for tau. GradInit at the other rates is shown and does not decide.
     """
-    recipe, theirs = best(evidence, "w_skip", "admin", ("sgd*",))
+    recipe, theirs, among = best(evidence, "w_skip", "admin", ("sgd*",))
     found = {
         start: best(evidence, "post_ln", start, ("sgd",))[1]
         for start in sorted({run.labels["initialisation"] for run in evidence.of(BLEU, UNDER_SGD)})
@@ -83,7 +88,7 @@ def no_warmup_sgd(evidence: Evidence) -> Finding:
     name = "SGD: GradInit - Admin"
     against = partial(difference, right=theirs, claimed=Above(0.0), unit="bleu", role="translation")
     notes = [f"Admin: {recipe}", *([f"GradInit: {chosen}"] if found else [])]
-    main = against(name, ours, notes=notes)
+    main = against(name, ours, notes=notes, among=among)
     others = [against(f"SGD: {start} - Admin", one, decides=False) for start, one in found.items()]
     return finding({name: main}, others)
 

@@ -84,8 +84,8 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                     continue
                 rates, betas = (sorted({p[name] for p in mine}) for name in ("lr", "beta2"))
                 _map(axes, f"{row.title}, {words}", here, rates, betas, top)
-            line[0].set_ylabel("Largest rate")
-        for axes in grid[1]:
+            line[0].set_ylabel("Largest learning rate")
+        for axes in grid.flat:
             axes.set_xlabel("β₂")
     return figure
 

@@ -86,7 +86,10 @@ def _curve(axes: Any, points: list[dict[str, Any]], colour: str, title: str) -> 
 def _lost(axes: Any, artefact: Artefact, points: list[dict[str, Any]]) -> None:
     words = []
     for row in artefact.rows:
-        lost = max((point["diverged"] for point in points if point["series"] == row.id), default=0)
-        words += [f"{row.title}: {lost} diverged"] if lost else []
-    place = {"transform": axes.transAxes, "ha": "right", "va": "bottom"}
-    axes.text(0.98, 0.03, "\n".join(words), fontsize=SMALL, color=MUTED, **place)
+        own = [point["diverged"] for point in points if point["series"] == row.id]
+        if not own:
+            words.append(f"{row.title}: not run")
+        elif lost := max(own):
+            words.append(f"{row.title}: {lost} diverged")
+    place = {"transform": axes.transAxes, "ha": "left", "va": "top"}
+    axes.text(0.03, 0.98, "\n".join(words), fontsize=SMALL, color=MUTED, **place)

@@ -55,7 +55,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             lengths = ", ".join(str(length) for length in sorted({point["length"] for point in here}))
             axes.set_title(at_comma(row.title) + (f"\nN = {lengths}" if here else ""))
             axes.set_xlabel("Step of the ascent")
-            axes.set_ylabel("‖J‖∞" if row is rows[0] else "")
+            axes.set_ylabel(r"$\|J\|_\infty$" if row is rows[0] else "")
             despine(ax=axes, left=True)
             if not here:
                 empty(axes)

@@ -61,7 +61,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         for line, length in zip(grid, lengths):
             for axes, (row, dim) in zip(line, across):
                 here = [p for p in points if (p["panel"], p["length"], p["dim"]) == (row.id, length, dim)]
-                size = f"N = {length}, D = {dim}" if length and dim else ""
+                size = f"N = {length}{', ' if wide else chr(10)}D = {dim}" if length and dim else ""
                 axes.set_title(f"{row.title}\n{size}".strip())
                 despine(ax=axes, left=True)
                 if not here:

@@ -65,7 +65,9 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         figure = empty_figure(4.2)
         grid = figure.subplots(1, 2 if both else 1, squeeze=False)[0]
         handles = [
-            axes.plot([], [], label=_label(title, best), **LOOK[name])[0]
+            axes.plot(
+                [], [], label=_label(title, best) if name in FROM_BELOW or not both else title, **LOOK[name]
+            )[0]
             for axes, (name, title, best) in zip([grid[0]] * len(lines), lines)
         ]
         for place, axes in enumerate(grid):
@@ -92,7 +94,8 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             if both and not alone:
                 axes.set_yscale("log")
                 few_numbers(axes.yaxis)
-        grid[0].set_ylabel("‖J‖₂" if both else "‖J‖∞")
+            norm = r"$\|J\|_2$" if both else r"$\|J\|_\infty$"
+            axes.set_ylabel(f"{norm} (log scale)" if both and not alone else norm)
         if handles:
             figure.legend(handles=handles, loc="outside upper left", ncols=1 if both else 2, frameon=False)
     return figure

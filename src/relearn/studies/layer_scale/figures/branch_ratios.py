@@ -69,6 +69,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             "color": shades.get(row.id, INK),
             "marker": MARKERS[at % len(MARKERS)],
             "ms": SIZES[at % len(SIZES)],
+            "mfc": "white" if SIZES[at % len(SIZES)] > 3 else None,
         }
         for at, row in enumerate(artefact.rows)
     }
@@ -104,4 +105,4 @@ def _curve(axes: Any, points: list[dict[str, Any]], look: dict[str, Any]) -> Non
         return
     layers, values = ([p[name] for p in points] for name in ("layer", "value"))
     band(axes, points, "layer", look["color"], 0.18)
-    axes.plot(layers, values, lw=1.2, mfc="white" if look["ms"] > 3 else None, zorder=3, **look)
+    axes.plot(layers, values, lw=1.2, zorder=3, **look)

@@ -78,7 +78,14 @@ def _curve(points: list[dict[str, Any]], column: str) -> tuple[list[float], list
 def _constants(axes: Any, points: list[dict[str, Any]]) -> None:
     """Mark each largest slope, and draw a line at 1, the constant that section 2 states for all."""
     axes.axhline(1.0, color=INK, lw=0.9, ls=(0, (1, 2)), zorder=1)
-    for name in dict.fromkeys(point["series"] for point in points):
+    for rank, name in enumerate(dict.fromkeys(point["series"] for point in points)):
         first = next(point for point in points if point["series"] == name)
-        look = {"color": LOOK[name]["color"], "ls": "", "marker": "o", "ms": 5, "zorder": 5}
+        look = {
+            "color": LOOK[name]["color"],
+            "ls": "",
+            "marker": "o",
+            "mfc": "none",
+            "ms": 4 + 2.5 * rank,
+            "zorder": 5,
+        }
         axes.plot([first["at"]], [first["constant"]], **look)

@@ -11,7 +11,7 @@ from relearn.report.figures.style import COLOURS, apply_style, empty_figure
 from relearn.report.quantities import Evidence
 
 FIELDS = ("panel", "series", "epoch", "mean", "std", "seeds", "runs")
-BARS = "bars or thin lines: mean ± standard deviation of |α| within a stage"
+BARS = "bars, or thin lines if there are many epochs: mean ± standard deviation of |α| within a stage"
 NAMES_NETWORKS = True
 FEW = 20  # largest number of epochs drawn with bars
 APART = 0.09  # offset between two stages, in epochs

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from relearn.report import classified
 from relearn.report.artefacts import Where
 from relearn.report.comparisons import Comparison, Units
+from relearn.report.power import Crossed
 from relearn.report.quantities import Evidence
-from relearn.report.statistics import mean_spread, student_mean_of_table
+from relearn.report.statistics import student_mean_of_table
 from relearn.report.verdicts import Below
 
 PAIRED = "difference paired by test sample"
@@ -58,10 +61,6 @@ def fall_less(name: str, ours: Falls, theirs: Falls) -> Comparison | None:
     if not samples:
         return None
     table = [[ours.values[seed][one] - theirs.values[seed][one] for one in samples] for seed in seeds]
-    values, of_seeds = ([sum(line) / len(line) for line in lines] for lines in (zip(*table), table))
-    # the interval also has the spread of the seeds, which is taken to shrink with the samples
-    parts = [(mean_spread(one)[1] or 0.0) ** 2 / len(one) for one in (values, of_seeds)]
-    inflation = 1 + parts[1] / parts[0] if parts[0] else 1.0
     return Comparison(
         name,
         student_mean_of_table(table),
@@ -74,5 +73,27 @@ def fall_less(name: str, ours: Falls, theirs: Falls) -> Comparison | None:
         difference=True,
         role=classified.STEP,
         over="seeds",
-        units=Units("samples", tuple(values), inflation=inflation),
+        units=_units(np.asarray(table)),
     )
+
+
+def _units(table: np.ndarray) -> Units:
+    r"""The samples behind a table of n seeds (rows) by m samples, with the part of the variance that more samples leave.
+
+    The interval's variance A + B (:func:`relearn.report.statistics.student_mean_of_table`) has the expected value
+
+    .. math:: \frac{\sigma_s^2}{n} + \frac{1}{m}\Big(\sigma_c^2 + \frac{\sigma_e^2}{n}\Big)
+
+    Only the second term falls with m. :math:`\sigma_e^2`, the noise of single values, is the residual mean square, and
+    :math:`\sigma_s^2`, between seeds, is the variance of the row means less :math:`\sigma_e^2/m`, at least 0. :math:`\sigma_c^2` is
+    the variance of the column means (two-way analysis of variance: Searle, Casella and McCulloch 1992, Variance Components, chapter 4).
+    """
+    rows, columns = table.mean(axis=1), table.mean(axis=0)
+    values, (n, m) = tuple(columns.tolist()), table.shape
+    spread = columns.var(ddof=1) if m > 1 else 0.0
+    if n == 1 or not spread:
+        return Units("samples", values)
+    noise = ((table - rows[:, None] - columns + table.mean()) ** 2).sum() / ((n - 1) * (m - 1))
+    fixed = max(0.0, float(rows.var(ddof=1) - noise / m)) / n
+    inflation = 1 + float(noise / (n * spread))
+    return Crossed("samples", values, inflation=inflation, fixed=fixed, freedom=n - 1)

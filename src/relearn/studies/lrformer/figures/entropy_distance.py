@@ -61,7 +61,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         for axes in grid:
             axes.set_ylim(-0.03, 1.03)
             in_percent(axes.yaxis)
-        for axes, _, here in panels(grid, columns, points, "Distance, σ (log)", in_lines):
+        for axes, _, here in panels(grid, columns, points, "Distance, σ (log beyond the first)", in_lines):
             for row in artefact.rows:
                 line = [point for point in here if point["series"] == row.id]
                 xs, ys = ([p[k] for p in line] for k in ("distance", "entropy_share"))
@@ -72,7 +72,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             axes.set_xscale("symlog", base=2, linthresh=nearest, linscale=0.7)
             axes.set_xticks(distances, [f"{value:g}" for value in distances], fontsize=SMALL)
             axes.xaxis.set_minor_locator(NullLocator())
-        grid[0].set_ylabel("Entropy, share of uniform")
+        grid[0].set_ylabel("Entropy, share of its maximum")
         there = {point["series"] for point in points}
         rows = [row for row in artefact.rows if row.id in there]
         handles = [Line2D([], [], label=row.title, **stroke(row.id)) for row in rows]

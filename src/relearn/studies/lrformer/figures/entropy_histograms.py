@@ -69,7 +69,9 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                     empty(axes)
             line[0].set_ylabel("Share of images\n(square-root scale)")
         top = max((point["share"] for point in points), default=1.0)
-        grid[0][0].set(ylim=(0, 1.05 * top), yticks=[at for at in (0.01, 0.05, 0.2, 0.5, 1.0) if at <= top])
+        grid[0][0].set(
+            ylim=(0, 1.05 * top), yticks=[at for at in (0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0) if at <= top]
+        )
         in_percent(grid[0][0].yaxis)
         filled = [point for point in points if point["share"] > 0]
         if filled:  # the axis covers only occupied bins

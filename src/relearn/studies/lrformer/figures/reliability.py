@@ -19,6 +19,7 @@ FIELDS = (
     *("seeds", "runs"),
 )
 BARS = "bars: Wilson's 95% interval over the samples of a bin"
+DIAGONAL = (0, (6, 3))
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 LEAST = 0.005  # share of all samples; smaller bins are not drawn, because their accuracy is too noisy
 
@@ -59,7 +60,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         grid = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
         drawn = [point for point in points if point["share"] >= LEAST]
         for axes, column, here in panels(grid, columns, drawn, "Confidence of the prediction"):
-            axes.plot([0, 1], [0, 1], color=MUTED, lw=1, ls=(0, (1, 2)), zorder=2)
+            axes.plot([0, 1], [0, 1], color=MUTED, lw=1, ls=DIAGONAL, zorder=2)
             for row in artefact.rows:
                 line = [p for p in here if p["series"] == row.id]
                 look = stroke(row.id)
@@ -104,6 +105,6 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         there = {point["series"] for point in points}
         rows = [row for row in artefact.rows if row.id in there]
         handles = [Line2D([], [], label=row.title, **stroke(row.id)) for row in rows]
-        handles.append(Line2D([], [], color=MUTED, lw=1, ls=(0, (1, 2)), label="Calibrated"))
+        handles.append(Line2D([], [], color=MUTED, lw=1, ls=DIAGONAL, label="Calibrated"))
         figure.legend(handles=handles, loc="outside upper left", ncols=5, frameon=False)
     return figure

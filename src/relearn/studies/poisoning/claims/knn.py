@@ -15,7 +15,7 @@ import numpy as np
 
 from relearn.report.comparisons import DIFFERENCE, Comparison, Finding, finding, paired_difference, rate
 from relearn.report.quantities import Evidence, Key, Trial
-from relearn.report.statistics import Interval, clustered_argmax
+from relearn.report.statistics import Interval, clustered_argmax, expanded_level
 from relearn.report.verdicts import Above, Within
 from relearn.studies.poisoning.claims.attacks import ATTACKS, POINT, undefended
 from relearn.studies.poisoning.evidence import normalised_k
@@ -121,7 +121,9 @@ def _best_k(name: str, trials: list[Trial], normalised: dict[int, float]) -> Com
     best, shares = clustered_argmax(values, [target for _, _, target in keys], crossed=several)
     reach = np.cumsum(shares)
     ratios = [normalised[k] for k in ks]
-    low, high = (ratios[int(np.searchsorted(reach, level - 1e-12))] for level in (0.025, 0.975))
+    groups = len({target for _, _, target in keys})
+    tail = expanded_level(min(groups, len(set(networks))) if several else groups)
+    low, high = (ratios[int(np.searchsorted(reach, level - 1e-12))] for level in (tail, 1 - tail))
     interval = Interval(ratios[best], min(low, ratios[best]), max(high, ratios[best]))
     notes = [
         f"mean MCC {float(values[:, best].mean()):.3f} at k = {ks[best]}, swept: {', '.join(map(str, ks))}"
@@ -137,7 +139,7 @@ def _best_k(name: str, trials: list[Trial], normalised: dict[int, float]) -> Com
         interval,
         Within(*RECOMMENDED_K),
         "ratio",
-        "argmax over the swept k of the mean MCC; bootstrap over targets and victims",
+        "argmax over the swept k of the mean MCC; bootstrap over targets and victims, expanded for few of them",
         keys,
         tuple(sorted({trial.folder for row in table.values() for trial in row.values()})),
         tuple(notes),

@@ -69,7 +69,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             axes.set_yscale("log")
             for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
                 formatted(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "125" else "")
-        grid[0].set_ylabel("Loss")
+        grid[0].set_ylabel("Loss (log scale)")
         handles = [
             Line2D([], [], color=COLOUR[network], lw=1.8, ls=style, label=f"{title}, crafted {how} Dropout")
             for network, title in ((SUBSTITUTES, "Substitutes"), (VICTIMS, "Watched victims, mean"))

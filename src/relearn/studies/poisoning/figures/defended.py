@@ -137,7 +137,7 @@ def _bars(axes: Any, victims: list[str], rows: list[Row], points: list[dict[str,
         rank = ranks[point["series"]]
         x = victims.index(point["victim"]) + width * (rank - (len(rows) - 1) / 2)
         if point["source"] == "published code":
-            at = x - width / 2  # next to the whisker
+            at = x - width / 4  # on its bar, beside the whisker
             axes.plot([at], [point["value"]], zorder=6, clip_on=False, **_look())
             label = f"Published code, {point['victim']}: {number(point['value'], percent=True)}"
             axes.figure.mark(axes, at, point["value"], point, f"{label}, {plural(point['trials'], 'attack')}")

@@ -35,6 +35,9 @@ LABELS = {
 }
 DASHED = (0, (4, 2))
 DOTTED = (0, (1, 1.5))  # published values
+CODE: dict[str, Any] = {"color": INK, "lw": 1.3, "ls": DOTTED, "marker": ".", "ms": 4}
+PLAIN_CODE: dict[str, Any] = {**CODE, "ls": (0, (5, 1.5, 1, 1.5)), "marker": "o", "mfc": "none"}
+"""The published code's curves, and those without replication."""
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
@@ -70,7 +73,7 @@ def _axes(grid: Any) -> None:
     ticks = [0.04, 0.1, 0.2, 0.4, 1, 2, 4, 8]
     left.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     left.set_xticks([], minor=True)
-    left.set_xlabel("k / images per class")
+    left.set_xlabel("k / images per class (log scale)")
     right.set_xlabel("Class balance n/N")
     right.set_xlim(0, 1.03)
     look: dict[str, Any] = {
@@ -101,8 +104,7 @@ def _panel(axes: Any, points: list[dict[str, Any]], along: str) -> None:
             _curves(axes, own, series, "-" if solid else DASHED)
     for replicated in (1, 0):
         code = [p for p in points if p["source"] == "published code" and p["replicated"] == replicated]
-        style = DOTTED if along == "k" or replicated else (0, (1, 4))
-        axes.plot(*_xy(code), color=INK, lw=1.3, ls=style, marker=".", markersize=4, zorder=3)
+        axes.plot(*_xy(code), zorder=3, **(CODE if along == "k" or replicated else PLAIN_CODE))
     axes.margins(y=0.08)
 
 
@@ -150,8 +152,9 @@ def _handles(artefact: Artefact, points: list[dict[str, Any]]) -> list[Any]:
         for row in artefact.rows
         if row.id in there
     ]
-    code = Line2D([], [], color=INK, lw=1.3, ls=DOTTED, marker=".", label="Published code, convex polytope")
+    code = Line2D([], [], label="Published code, convex polytope", **CODE)
     styles = [
+        Line2D([], [], label="Published code, right column: not replicated", **PLAIN_CODE),
         Line2D([], [], color=MUTED, lw=1.6, label="Right column: small classes replicated"),
         Line2D([], [], color=MUTED, lw=1.6, ls=DASHED, label="Right column: not replicated"),
     ]

@@ -67,7 +67,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             own = {point["series"]: point for point in points if point["target"] == number}
             if own:
                 image(block[0, 0], next(iter(own.values()))["pictures"][0])
-                _side_text(block[0, 0], 1.1, f"target {number} of the pool", "left")
+                _side_text(block[0, 0], 1.1, f"image {number} of the target pool", "left")
             for line, series in zip(block[1:], lines):
                 _line(line, own.get(series))
             for at, axes in enumerate(block[1], 1):

@@ -53,7 +53,9 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 continue
             _panel(axes, here)
             fooled = _fooled(here)
-            axes.set_title(f"{row.title}: the target {'is misclassified' if fooled else 'stays correct'}")
+            axes.set_title(
+                f"{row.title}: the target {'is misclassified' if fooled else 'is still classified correctly'}"
+            )
         grid[0].set_ylabel("Feature 2")
         handles = [grid[0].scatter([], [], label=WORDS[kind], **look) for kind, look in LOOKS.items()]
         lines = [
