@@ -119,7 +119,9 @@ def test_several_comparisons_are_counted_together_and_those_that_hold_too() -> N
         f"{one.need} seeds would decide both comparisons together (1 holds already) with at least 80% power if the true effects were the "
         f"claimed ones, 4 are available; {one.need} new seeds, for which this power holds, cost "
     )
-    far = part([v + 0.5 for v in values])  # its interval excludes the claimed 0.1: it would not be the one to fail
+    far = part(
+        [v + 0.5 for v in values]
+    )  # its interval excludes the claimed 0.1: it would not be the one to fail
     assert far.verdict == "reproduced" and found(claim(open_, far)).need == alone.need
     unknown = part(values, name="of another kind", unit="nats")
     points = replace(DESIGN, measures=(replace(DESIGN.measures[0], unit="fraction"),))

@@ -198,7 +198,8 @@ def judge(finding: Finding, power: Power) -> dict[str, Any]:
     # reproduced needs every part, but a single part contradicts
     if says != "contradicted" or local == deciding:
         missing += tuple(
-            f"{part.name}: holds for these victims, not if victims are drawn, too; more victims would decide" for part in local
+            f"{part.name}: holds for these victims, not if victims are drawn, too; more victims would decide"
+            for part in local
         )
     return {
         "verdict": "underpowered" if reasons else says,

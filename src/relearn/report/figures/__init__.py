@@ -26,8 +26,8 @@ PLACED = ("plot_left", "plot_top", "plot_says")
 """Columns of a figure's CSV file that :mod:`relearn.report.figures.picture` explains."""
 COLOURS = (16, 24, 32, 48, 64, 96, 128, 256)
 """Sizes of a drawing's palette, tried in turn."""
-NEAR, FREQUENT = 5, 0.0005
-"""The largest change of a channel, as with 256 colours, for every colour that covers at least this share of the drawing."""
+NEAR = {0.0005: 14, 0.005: 5}
+"""Share of the drawing that a colour covers at least, to the largest change of a channel; a band needs its hue more than an edge does."""
 PHOTOGRAPH = 2**14
 """Colours of a picture from which on it is a photograph: lines with smooth edges have a few thousand."""
 
@@ -117,7 +117,7 @@ def save(figure: Any, stem: Path) -> list[Path]:
 
 
 def palette(image: Drawing) -> Drawing:
-    """The drawing with the fewest of COLOURS that change no frequent colour by more than NEAR: a light band keeps its hue."""
+    """The drawing with the fewest of COLOURS that change no frequent colour by more than NEAR allows: a light band keeps its hue."""
     import numpy as np
     from PIL import Image
 
@@ -125,12 +125,14 @@ def palette(image: Drawing) -> Drawing:
     packed = drawn.astype(np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
     _, first, counts = np.unique(packed, return_index=True, return_counts=True)
     # one pixel of each frequent colour: pixels of one colour change equally
-    frequent = first[counts >= FREQUENT * counts.sum()]
+    shares = counts / counts.sum()
+    frequent, shares = first[shares >= min(NEAR)], shares[shares >= min(NEAR)]
+    near = np.min([np.where(shares >= share, most, 255) for share, most in NEAR.items()], axis=0)
     wanted = drawn[frequent].astype(int)
     for colours in COLOURS:
         found = image.quantize(colours, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
         given = np.asarray(found.convert("RGB")).reshape(-1, 3)[frequent].astype(int)
-        if np.abs(given - wanted).max(initial=0) <= NEAR:
+        if (np.abs(given - wanted).max(axis=1) <= near).all():
             break
     return found
 
