@@ -206,7 +206,9 @@ def test_an_unknown_key_has_no_line() -> None:
 def test_the_report_says_design_widths_and_what_deviates() -> None:
     found = claim(part([0.0, 0.2, -0.1, 0.1]))
     values = {"scale": "small", "study": {"seeds": [0]}}
-    design = replace(DESIGN, settings={"study.seeds": [0, 1]}, needs=("a pilot",))
+    design = replace(
+        DESIGN, settings={"study.seeds": [0, 1]}, needs=("a pilot",), changed=("today: a. Before, b.",)
+    )
     lines = design_formats.lines(design, found, values)
     planned = stats.t.ppf(0.975, 3) * 0.2 / 2
     assert lines[0] == "design: a minus b 4 seeds, 1 CPU h (records)"
@@ -215,7 +217,10 @@ def test_the_report_says_design_widths_and_what_deviates() -> None:
         "to the bound: hardly enough to decide); achieved 20.5 points" in lines
     )
     assert "deviates from the design: study.seeds: [0], designed [0, 1]" in lines
-    assert lines[-1] == "the design needs: a pilot"
+    assert lines[-2:] == [
+        "rule changed after runs had been seen: today: a. Before, b.",
+        "the design needs: a pilot",
+    ]
     alone = " ".join(design_formats.lines(design, claim(part([0.1])), values))
     assert "achieved not known" in alone and "not known points" not in alone
     counted = replace(part([0.1]), units=None, interval=Interval(0.1, 0.1, 0.1))

@@ -180,7 +180,9 @@ def test_a_palette_keeps_the_hue_of_light_bands() -> None:
     found = figures.palette(Image.fromarray(bands))
     assert np.abs(np.asarray(found.convert("RGB")).astype(int) - bands).max() <= min(figures.NEAR.values())
     sixteen = Image.fromarray(bands).quantize(16, Image.Quantize.FASTOCTREE).convert("RGB")
-    assert np.abs(np.asarray(sixteen).astype(int) - bands).max() > max(figures.NEAR.values())  # fewer colours would not do
+    assert np.abs(np.asarray(sixteen).astype(int) - bands).max() > max(
+        figures.NEAR.values()
+    )  # fewer colours would not do
 
 
 def made(root: Path, network: str, **settings: float) -> None:

@@ -24,6 +24,9 @@ CLAIMS = {
 }
 
 
+CHANGED = {"changed": ["2026-11-29: a decides. Before, b did."]}
+
+
 def judged(section: str, name: str, verdict: str, **more: Any) -> dict[str, Any]:
     return {"section": section, "id": name, "verdict": verdict, "n": {}, **more}
 
@@ -45,7 +48,11 @@ def results(tmp_path: Path) -> Path:
         judged("first", "counted", "contradicted", effect=0.25, n={"cases": 8}),
         judged("second", "theorem", "reproduced", effect=0.0, n={"cases": 5}),
     )
-    write(tmp_path, "published/small", judged("first", "old", "reproduced", n={"targets": 20, "victims": 4}))
+    write(
+        tmp_path,
+        "published/small",
+        judged("first", "old", "reproduced", n={"targets": 20, "victims": 4}, design=CHANGED),
+    )
     return tmp_path
 
 
@@ -103,6 +110,14 @@ def test_a_claim_is_found_by_its_former_name(results: Path) -> None:
 def test_own_results_count_where_they_are_newer(results: Path, age: float, word: str) -> None:
     write(results, "mini", judged("first", "renamed", "contradicted"), age=age)
     assert scoreboard.load(results, CLAIMS)[0].cells["mini"].verdict == word
+
+
+def test_a_rule_that_was_changed_after_runs_is_marked(results: Path) -> None:
+    board = scoreboard.load(results, CLAIMS)
+    assert [line[-1] for line in scoreboard.table(board)] == [0, 1, 0, 0]
+    assert "reproduced; 20 targets x 4 victims; rule changed after runs |" in scoreboard.of_study(
+        board, "first"
+    )
 
 
 def test_the_csv_has_a_line_for_each_claim_and_scale(results: Path) -> None:

@@ -19,6 +19,8 @@ Where = Mapping[str, Any]
 SEPARATOR = "/"  # between the group and the measure in the id of a grid's column
 ANCHORS = "_"  # prefix of keys that only hold YAML anchors
 MACHINES = "{machines}"  # placeholder in a caption: the machines of its runs
+COSTS = ("seconds", "megabytes", "bytes", "images_per_second")
+"""Units that depend on the machine, which the captions of tables with them name."""
 AGGREGATES = ("mean", "median")  # of a cell's members
 
 
@@ -151,8 +153,12 @@ class Artefact:
         """The caption; states what a cell shows unless it is a mean, the default."""
         if self.kind != "table" or self.aggregate == "mean":
             return self.caption
-        legend = f"A cell: {self.aggregate} ± {self.spread_kind.replace('_', ' ')} over {self.over}s, (n) = {self.over}s."
-        return f"{self.caption} {legend}"
+        return f"{self.caption} {self.legend}"
+
+    @property
+    def legend(self) -> str:
+        """What a cell shows."""
+        return f"A cell: {self.aggregate} ± {self.spread_kind.replace('_', ' ')} over {self.over}s, (n) = {self.over}s."
 
 
 def matches(where: Where, study: str, step: str, labels: Mapping[str, str]) -> bool:
@@ -242,14 +248,21 @@ def _source(raw: Mapping[str, str], folders: Mapping[str, Path]) -> Source:
 
 
 def expand_rows(artefact: Artefact, runs: Iterable[Any]) -> Artefact:
-    """The artefact with one row per measured network, one column per level found in the runs, and its machines named.
+    """The artefact with one row per measured network, one column per level found in the runs, and its machines and data named.
 
     The networks and the eps of their attacks are set in params.yaml, not in this file.
     """
-    mine = [run for run in runs if any(run.matches(where) for where in artefact.where)]
+    whole = list(runs)
+    mine = [run for run in whole if any(run.matches(where) for where in artefact.where)]
+    machines = sorted({run.machine for run in mine})
     if MACHINES in artefact.caption:
-        machines = ", ".join(sorted({run.machine for run in mine})) or "none yet"
-        artefact = replace(artefact, caption=artefact.caption.replace(MACHINES, machines))
+        caption = artefact.caption.replace(MACHINES, ", ".join(machines) or "none yet")
+        artefact = replace(artefact, caption=caption)
+    elif artefact.kind == "table" and machines and any(column.unit in COSTS for column in artefact.columns):
+        several = " Costs on different machines do not compare." if len(machines) > 1 else ""
+        artefact = replace(artefact, caption=f"{artefact.caption} Machines: {', '.join(machines)}.{several}")
+    if artefact.kind == "table" and (data := _data_of(mine, whole)):
+        artefact = replace(artefact, caption=f"{artefact.caption} Data here: {', '.join(data)}.")
     if not artefact.expand:
         return artefact
     labels, order = artefact.expand["rows"], artefact.expand["order"]
@@ -281,6 +294,28 @@ def expand_rows(artefact: Artefact, runs: Iterable[Any]) -> Artefact:
             title = column.title.replace("*", f"{255 * level:.3g}/255")  # eps in the usual notation
             columns.append(replace(column, id=quantity, title=title, quantity=quantity))
     return replace(artefact, rows=rows, columns=tuple(columns))
+
+
+def _data_of(mine: Iterable[Any], every: Iterable[Any]) -> list[str]:
+    """The data sets of these runs: ``dataset`` of the runs that prepared their inputs; with the task's name, as in ``text: python``."""
+    by_folder = {run.folder: run for run in every}
+    found, seen = set[str](), set[str]()
+    waiting = [run.folder for run in mine]
+    while waiting:
+        folder = waiting.pop()
+        run = by_folder.get(folder)
+        if run is None or folder in seen:
+            continue
+        seen.add(folder)
+        name = run.settings.get("dataset")
+        if isinstance(name, str) and name:
+            task = run.labels.get("task", "")
+            found.add(name if task in ("", name) else f"{task}: {name}")
+        paths = [file["path"] for group in run.record.get("inputs", {}).values() for file in group]
+        waiting += [
+            f"runs/{path.rpartition('/runs/')[2].rpartition('/')[0]}" for path in paths if "/runs/" in path
+        ]
+    return sorted(found)
 
 
 def _row(raw: Mapping[str, Any], columns: Iterable[Column]) -> Row:

@@ -78,6 +78,7 @@ def lines(design: Design, claim: Claim, values: Mapping[str, Any]) -> list[str]:
             f"half-width of {part.name}: planned {_number(planned, part)}{wide}; achieved {_number(achieved, part)}"
         )
     found += [f"deviates from the design: {line}" for line in deviations(design, values)]
+    found += [f"rule changed after runs had been seen: {line}" for line in design.changed]
     found += [f"the design needs: {line}" for line in design.needs]
     return found
 
@@ -109,4 +110,5 @@ def to_dict(design: Design, claim: Claim, values: Mapping[str, Any]) -> dict[str
         "deviates": deviations(design, values),
         "needs": list(design.needs),
         "undecidable": design.undecidable,
+        "changed": list(design.changed),
     }

@@ -21,7 +21,7 @@ FILE = "designs.yaml"
 UNITS = ("seeds", "targets", "samples", "checkpoints")
 """What n counts: trainings from different seeds, attacked images, test samples, or released networks."""
 REQUIRED = ("compares", "chosen", "unit", "n", "vary", "measures", "settings", "cost")
-OPTIONAL = ("needs", "undecidable")
+OPTIONAL = ("needs", "undecidable", "changed")
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class Design:
         cost: CPU hours, and the source of that number.
         needs: settings or steps that do not exist yet.
         undecidable: why no affordable n decides the claim; "" if one does.
+        changed: changes of the rule after runs had been seen, each with its date and what was before.
     """
 
     claim: str
@@ -83,6 +84,7 @@ class Design:
     cost_from: str
     needs: tuple[str, ...] = ()
     undecidable: str = ""
+    changed: tuple[str, ...] = ()
 
     def measure(self, name: str, unit: str) -> Measure | None:
         """The first measure that applies to a comparison of this name and unit."""
@@ -156,6 +158,7 @@ def _design(at: str, claim: str, scale: str, raw: Any) -> Design:
         cost_from=str(raw["cost"]["from"]),
         needs=tuple(map(str, raw.get("needs", ()))),
         undecidable=" ".join(str(raw.get("undecidable", "")).split()),
+        changed=tuple(" ".join(str(one).split()) for one in raw.get("changed", ())),
         **prose,
     )
 

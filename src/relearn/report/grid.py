@@ -136,10 +136,10 @@ def format_published(values: Iterable[Value]) -> str:
         if value.value is None:
             return NO_NUMBER if value.outcome in ("ok", "not_reported") else outcome
         least = _decimals(value.value, LEAST_DECIMALS.get(value.unit, 1))
-        spread = "" if value.spread is None else f" ± {_digits(value.spread, least)}"
+        spread = "" if value.spread is None else f" ± {value.spread_digits or _digits(value.spread, least)}"
         runs = "" if value.n_runs is None else f" ({value.n_runs})"
         outcome_text = "" if value.outcome == "ok" else f", {outcome}"
-        return f"{_digits(value.value, least)}{spread}{runs}{outcome_text}"
+        return f"{value.digits or _digits(value.value, least)}{spread}{runs}{outcome_text}"
     return NO_NUMBER
 
 

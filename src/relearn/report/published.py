@@ -12,7 +12,7 @@ FIELDS = (
     *("artefact", "row", "column", "metric", "unit", "direction"),
     *("value", "spread", "spread_kind", "n_runs", "outcome", "note"),
 )
-OUTCOMES = ("ok", "diverged", "not_converged", "not_reported")
+OUTCOMES = ("ok", "diverged", "not_converged", "converges_poorly", "not_reported")
 #: how many of each unit make a fraction of one
 PER_FRACTION = {"fraction": 1.0, "percent": 100.0, "percentage_points": 100.0}
 
@@ -33,6 +33,9 @@ class Value:
     n_runs: int | None
     outcome: str
     note: str
+    digits: str = ""
+    """The value as it is printed, with its zeros; ``spread_digits`` is that of the spread."""
+    spread_digits: str = ""
 
     def in_unit(self, unit: str) -> float | None:
         """The value in another unit: converts between percent and fraction, leaves everything else unchanged.
@@ -77,7 +80,8 @@ def _value(path: Path, line: int, row: dict[str, str]) -> Value:
         runs = int(row["n_runs"]) if row["n_runs"] else None
     except ValueError as error:
         raise ValueError(f"{path}: line {line}: {error}") from None
-    return Value(**{**row, **number, "n_runs": runs})  # type: ignore[arg-type]
+    printed = {"digits": row["value"], "spread_digits": row["spread"]}
+    return Value(**{**row, **number, **printed, "n_runs": runs})  # type: ignore[arg-type]
 
 
 def values_of(path: Path, artefact: str) -> list[Value]:

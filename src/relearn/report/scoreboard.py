@@ -25,7 +25,7 @@ from relearn.report.views.names import plural
 SCALES = tuple(page_words.SCALES)
 FIELDS = (
     *("study", "claim", "kind", "says", "source", "scale", "verdict", "provisional"),
-    *("effect", "low", "high", "unit", "n", "cpu_h", "shown", "version"),
+    *("effect", "low", "high", "unit", "n", "cpu_h", "shown", "version", "rule_changed"),
 )
 
 
@@ -40,6 +40,7 @@ class Cell:
         n: targets, victims, seeds or cases, as text.
         cpu_h: CPU hours of the deciding runs and of the runs that they read; None if not recorded.
         version: version of this software that judged the claim, if it was an earlier one; otherwise empty.
+        rule_changed: whether the design says that the rule was changed after runs had been seen.
     """
 
     verdict: str
@@ -52,6 +53,7 @@ class Cell:
     n: str
     cpu_h: float | None
     version: str = ""
+    rule_changed: bool = False
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,7 @@ def _cell(one: Mapping[str, Any], version: str) -> Cell:
         n=_count(one.get("n") or {}),
         cpu_h=cost["cpu_s"] / 3600 if cost.get("cpu_s") is not None else None,
         version=version,
+        rule_changed=bool((one.get("design") or {}).get("changed")),
     )
 
 
@@ -215,7 +218,7 @@ def table(board: Sequence[Row]) -> list[list[Any]]:
             hours = None if cell.cpu_h is None else round(cell.cpu_h, 4)
             named = (row.study, row.claim, row.kind, row.says, row.source, scale)
             judged = (cell.verdict, int(cell.provisional), cell.effect, cell.low, cell.high, cell.unit)
-            lines.append([*named, *judged, cell.n, hours, cell.shown, cell.version])
+            lines.append([*named, *judged, cell.n, hours, cell.shown, cell.version, int(cell.rule_changed)])
     return lines
 
 
@@ -297,4 +300,5 @@ def _cell_text(row: Row, scale: str) -> str:
     cost = f"{cell.cpu_h:.2g} CPU h" if cell.cpu_h else ""
     counted = cell.shown and cell.n.endswith(("case", "cases"))  # the effect already says of how many
     n = "" if counted else cell.n
-    return "; ".join(part for part in (row.word(scale), cell.shown, n, cost) if part)
+    rule = "rule changed after runs" * cell.rule_changed
+    return "; ".join(part for part in (row.word(scale), cell.shown, n, cost, rule) if part)

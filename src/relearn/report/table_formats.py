@@ -75,8 +75,11 @@ def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str
 
 
 def caption(artefact: Artefact, cells: Sequence[Cell]) -> str:
-    """The caption, and a sentence on what is left out."""
-    return " ".join(filter(None, (artefact.full_caption, blank.without_empty(artefact, cells)[1])))
+    """The caption, what a cell shows if neither it nor the caption says so, and a sentence on what is left out."""
+    spread = any(cell.spread is not None for cell in cells)
+    unsaid = spread and artefact.aggregate == "mean" and "±" not in artefact.caption
+    legend = artefact.legend if unsaid else ""
+    return " ".join(filter(None, (artefact.full_caption, legend, blank.without_empty(artefact, cells)[1])))
 
 
 def write(artefact: Artefact, cells: Sequence[Cell], folder: Path) -> list[Path]:

@@ -155,10 +155,11 @@ def best_accuracy(evidence: Evidence) -> Finding:
         parts[name] = difference(name, ours, theirs, Above(0.0, strict=False))
         for start, words in CONTROLS.items():
             control = accuracy(evidence, "accbest_frac", network, start)
-            name = f"{network}: best, {words} - Kaiming"
-            if part := difference(name, control, theirs, Above(0.0, strict=False), decides=False):
-                notes = (*part.notes, *starts.lacking(evidence, part.runs))
-                more.append(replace(part, notes=notes))
+            for rival, other in (("Kaiming", theirs), ("GradInit", ours)):
+                name = f"{network}: best, {words} - {rival}"
+                if part := difference(name, control, other, Above(0.0, strict=False), decides=False):
+                    notes = (*part.notes, *starts.lacking(evidence, part.runs))
+                    more.append(replace(part, notes=notes))
     return finding(parts, more)
 
 

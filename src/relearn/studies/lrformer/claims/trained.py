@@ -96,7 +96,7 @@ def _rise(
             grows = [float(b["entropy_nats"]) >= float(a["entropy_nats"]) for a, b in pairwise(path)]
             notes.append(
                 f"seed {run.seed}: {near[run.seed]:.3f} to {far[run.seed]:.3f} nats at {path[-1]['distance']:g} deviations, "
-                f"does not fall in {sum(grows)} of {len(grows)} steps"
+                f"rises or stays in {sum(grows)} of {len(grows)} steps"
             )
     return difference(
         words,
