@@ -88,7 +88,7 @@ def test_a_median_is_shown_with_the_standard_deviation(tmp_path):
     cell = cells_of("zhu2022.table3.1", evidence_of(tmp_path))["freelb", "rte"]
     assert cell.mean == pytest.approx(0.52) and cell.spread == pytest.approx(np.std(scores, ddof=1))
     assert grid.text(cell) == "52.0 ± 17.3 (5)"
-    assert grid.away(cell) == "-36.1" and grid.format_published(cell.printed.values()) == "88.13 ± 1.20 (5)"
+    assert grid.away(cell) == "-36.1" and grid.format_published(cell.printed.values()) == "88.13 ± 1.2 (5)"
 
 
 def test_a_mean_is_shown_with_its_standard_error(tmp_path):

@@ -158,9 +158,10 @@ def test_controls_of_the_best_accuracy_do_not_decide(tmp_path):
     claim = judged(evidence_of(tmp_path), "best_accuracy")
     controls = [one for one in claim.parts if not one.decides]
     assert claim.main.interval.estimate == pytest.approx(0.1) and claim.verdict == "reproduced"
-    assert [round(one.interval.estimate, 3) for one in controls] == [-0.1, -0.05]
+    assert [round(one.interval.estimate, 3) for one in controls] == [-0.1, -0.2, -0.05, -0.15]
+    assert [one.name.rpartition(" - ")[2] for one in controls] == ["Kaiming", "GradInit"] * 2
     above = "gradinit_only_bn of VGG-19-BN: 60 of 60 iterations above the bound on the norm"
-    assert [above in one.notes for one in controls] == [False, True]
+    assert [above in one.notes for one in controls] == [False, False, True, True]
 
 
 def test_a_training_that_diverges_before_its_first_epoch_has_the_accuracy_of_one_class(tmp_path):
