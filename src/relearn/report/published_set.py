@@ -41,7 +41,7 @@ def gather(folder: Path, empty: Collection[str] = ()) -> None:
 
     Args:
         empty: tables and figures without a measured cell. ``tables.md`` leaves these tables out. The pictures of these figures are
-            deleted, unless a run of ours is in them, such as one on a data set that the paper does not have.
+            deleted, unless a series of ours is in them, such as one on a data set that the paper does not have.
     """
     tables, figures = folder / "tables", folder / "figures"
     pages = [
@@ -66,11 +66,11 @@ def gather(folder: Path, empty: Collection[str] = ()) -> None:
 
 
 def _has_runs(file: Path) -> bool:
-    """Whether a figure's file has a row with a run."""
+    """Whether a figure's file has a point of a run in a series."""
     if not file.is_file():
         return False
     with file.open(newline="", encoding="utf-8") as lines:
-        return any(row.get("runs") for row in csv.DictReader(lines))
+        return any(row.get("runs") and row.get("series") for row in csv.DictReader(lines))
 
 
 def unpack(folder: Path, target: Path) -> None:

@@ -198,8 +198,11 @@ def test_a_whole_epoch_at_the_published_size_decides_on_its_network(tmp_path, st
         pretend.train(tmp_path, "VGG-19-BN", start, metrics, seed=seed, settings={"steps": steps}, **more)
     trained(tmp_path, "VGG-19-BN", "kaiming", "acc1_frac", [0.5] * 3)
     trained(tmp_path, "VGG-19-BN", "gradinit", "acc1_frac", [0.45] * 3)
+    trained(tmp_path, "VGG-19", "kaiming", "acc1_frac", [0.5] * 3)  # at the size of the grid only
+    trained(tmp_path, "VGG-19", "gradinit", "acc1_frac", [0.45] * 3)
     claim = judged(evidence_of(tmp_path), "first_epoch_accuracy")
     assert claim.verdict == ("reproduced" if decides else "contradicted")
+    assert part(claim, "VGG-19: first epoch, GradInit").decides is not decides
     assert part(claim, "VGG-19-BN: first epoch, GradInit").decides is not decides
     if decides:
         full = part(claim, "VGG-19-BN: first epoch at the published size")

@@ -82,7 +82,10 @@ def test_how_trainings_end_is_a_result_beside_the_printed_one(whole):
     assert grid.text(facts["fixup", "accuracy"]) == "10.0 ± 0.0 (2) [2 not converged]"
     assert grid.text(facts["t_fixup", "accuracy"]) == "diverged (2)"
     assert grid.text(facts["rezero", "accuracy"]) == "58.5 ± 0.5 (2)"
-    assert {grid.format_published(cell.printed.values()) for cell in facts.values()} == {"not converged", "converges poorly"}
+    assert {grid.format_published(cell.printed.values()) for cell in facts.values()} == {
+        "not converged",
+        "converges poorly",
+    }
 
 
 def test_a_training_that_did_not_converge_is_counted_in_the_raw_table(tmp_path):
