@@ -103,7 +103,9 @@ def first_epoch_accuracy(evidence: Evidence) -> Finding:
         if not at_full_size:
             parts[name] = grid
         elif network != "VGG-19":
-            parts[f"{network}: first epoch at the published size, GradInit - Kaiming"] = steps if decides else None
+            parts[f"{network}: first epoch at the published size, GradInit - Kaiming"] = (
+                steps if decides else None
+            )
         more += [grid if at_full_size else None, None if decides else steps, loss]
     return finding(parts, more)
 
