@@ -25,6 +25,8 @@ class Section:
     power: Callable[[Comparison, Evidence], list[str]]
 
 
+LOCAL = "more victims would decide"
+"""Ends the reason of a verdict that is provisional because it holds for these victims only."""
 KEYS = {"kind", "source", "says", "predicate"}
 FORMERLY = "formerly"
 """Optional: the claim's name in results that were published before it was renamed."""
@@ -198,7 +200,7 @@ def judge(finding: Finding, power: Power) -> dict[str, Any]:
     # reproduced needs every part, but a single part contradicts
     if says != "contradicted" or local == deciding:
         missing += tuple(
-            f"{part.name}: holds for these victims, not if victims are drawn, too; more victims would decide"
+            f"{part.name}: holds for these victims, not if victims are drawn, too; {LOCAL}"
             for part in local
         )
     return {

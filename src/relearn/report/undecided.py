@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 from relearn.report import claim_cost, distance, power
-from relearn.report.claims import Claim
+from relearn.report.claims import LOCAL, Claim
 from relearn.report.claims_formats import shown_in, three
 from relearn.report.comparisons import Comparison, Units
 from relearn.report.designs import Design, Measure
@@ -189,7 +189,8 @@ def _cost(unit: str, have: int, need: int, each: float) -> float:
 def _missing(claim: Claim, design: Design | None, place: Callable[[str], str]) -> Undecided:
     unit = design.unit if design else "seeds"
     one = Undecided(claim.section, claim.id, claim.verdict, unit, blocked=tuple(claim.missing))
-    if design is None:
+    # more units of the design's kind do not show what other victims would do
+    if design is None or (claim.missing and all(line.endswith(LOCAL) for line in claim.missing)):
         return one
     planned = (
         f"the design has {design.n} {design.unit} at scale {design.scale}, {design.cost_cpu_h:g} CPU hours"

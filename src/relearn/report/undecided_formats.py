@@ -24,7 +24,10 @@ def headline(one: Undecided) -> str:
         return one.hopeless
     if not one.needs:
         if one.cpu_s is None:
-            return "; ".join(part for part in (*one.blocked, one.planned) if part) + _place_note(one)
+            # the page lists what is missing above
+            count = len(one.blocked)
+            gone = f"{count} parts of the claim are missing" if count > 1 else "".join(one.blocked)
+            return "; ".join(part for part in (gone, one.planned) if part) + _place_note(one)
         if one.least < 1:
             return f"there are enough {one.unit}; what is missing: {'; '.join(one.blocked) or 'nothing'}"
         more = (

@@ -90,7 +90,7 @@ def test_the_numbers_are_paired_by_seed_and_set(tmp_path):
     assert spread.interval.estimate == pytest.approx(np.mean(differences) + 0.05) and not spread.decides
     rise = part(claim, "dot products, 12 blocks: entropy on the way out in features")
     assert rise.interval.estimate == pytest.approx(0.5) and rise.unit == "nats"
-    assert rise.notes[0] == "seed 0: 0.400 to 0.900 nats at 16 deviations, does not fall in 5 of 5 steps"
+    assert rise.notes[0] == "seed 0: 0.400 to 0.900 nats at 16 deviations, rises or stays in 5 of 5 steps"
     assert len(rise.runs) == 3 and len(auroc.runs) == 6
     assert (claim.verdict, claim.main.name) == ("reproduced", rise.name)
 

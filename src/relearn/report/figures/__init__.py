@@ -26,7 +26,7 @@ PLACED = ("plot_left", "plot_top", "plot_says")
 """Columns of a figure's CSV file that :mod:`relearn.report.figures.picture` explains."""
 COLOURS = (16, 24, 32, 48, 64, 96, 128, 256)
 """Sizes of a drawing's palette, tried in turn."""
-NEAR = {0.0005: 14, 0.02: 5}
+NEAR = {0.0005: 14, 0.005: 5}
 """Share of the drawing that a colour covers at least, to the largest change of a channel; a band needs its hue more than an edge does."""
 PHOTOGRAPH = 2**14
 """Colours of a picture from which on it is a photograph: lines with smooth edges have a few thousand."""
