@@ -200,8 +200,7 @@ def judge(finding: Finding, power: Power) -> dict[str, Any]:
     # reproduced needs every part, but a single part contradicts
     if says != "contradicted" or local == deciding:
         missing += tuple(
-            f"{part.name}: holds for these victims, not if victims are drawn, too; {LOCAL}"
-            for part in local
+            f"{part.name}: holds for these victims, not if victims are drawn, too; {LOCAL}" for part in local
         )
     return {
         "verdict": "underpowered" if reasons else says,
