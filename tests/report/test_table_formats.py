@@ -6,11 +6,13 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from relearn.cli.docs import ROOT
-from relearn.report import latex, table, table_formats
+from relearn.report import artefacts, latex, table, table_formats
 from relearn.report.site import published as published_tables
 
 from .conftest import every_artefact
@@ -174,3 +176,37 @@ def test_every_published_table_compiles_within_the_text(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:]
     wide = [float(points) for points in re.findall(r"Overfull \\hbox \(([\d.]+)pt too wide\)", done.stdout)]
     assert max(wide, default=0.0) < 5
+
+
+def test_a_caption_names_the_data_behind_the_runs_and_the_machines_behind_their_costs() -> None:
+    """A preparing run's data set is found through two steps of inputs; a table without costs names no machine."""
+
+    def run(folder: str, machine: str = "one", **more: Any) -> Any:
+        fields = {"settings": {}, "labels": {}, "record": {"inputs": {}}} | more
+        return SimpleNamespace(
+            folder=folder, machine=machine, matches=lambda where: "made" in folder, **fields
+        )
+
+    def reads(folder: str) -> dict[str, Any]:
+        return {"inputs": {"data": [{"path": f"/there/results/mini/{folder}/file"}]}}
+
+    known = [
+        run("runs/s/prepare/text", settings={"dataset": "python"}, labels={"task": "text"}),
+        run("runs/s/prepare/unread", settings={"dataset": "cifar10"}),
+        run("runs/s/split", record=reads("runs/s/prepare/text")),
+        run("runs/s/made/0", record=reads("runs/s/split")),
+        run("runs/s/made/1", machine="two", record=reads("runs/s/split")),
+    ]
+    loaded = every_artefact()
+    costs = replace(loaded["addition.gradinit_cost"], caption="A caption.")
+    said = artefacts.expand_rows(costs, known).caption
+    assert said == (
+        "A caption. Machines: one, two. Costs on different machines do not compare. Data here: text: python."
+    )
+    assert (
+        artefacts.expand_rows(costs, known[:-1]).caption
+        == "A caption. Machines: one. Data here: text: python."
+    )
+    free = replace(loaded["zhu2022.table4.1"], caption="A caption.")
+    assert artefacts.expand_rows(free, known).caption == "A caption. Data here: text: python."
+    assert artefacts.expand_rows(free, known[:3]).caption == "A caption."

@@ -123,6 +123,10 @@ def test_several_comparisons_are_counted_together_and_those_that_hold_too() -> N
         [v + 0.5 for v in values]
     )  # its interval excludes the claimed 0.1: it would not be the one to fail
     assert far.verdict == "reproduced" and found(claim(open_, far)).need == alone.need
+    little = part(
+        [0.010, 0.012, 0.014, 0.012]
+    )  # it holds, too, but with less than the claimed effect: it counts
+    assert little.verdict == "reproduced" and found(claim(open_, little)).required == 2
     unknown = part(values, name="of another kind", unit="nats")
     points = replace(DESIGN, measures=(replace(DESIGN.measures[0], unit="fraction"),))
     assert found(claim(open_, unknown), points).need is None

@@ -23,7 +23,7 @@ from relearn.report.comparisons import Comparison, Units
 from relearn.report.designs import Design, Measure
 from relearn.report.statistics import mean_spread
 from relearn.report.verdict_words import DECIDED
-from relearn.report.verdicts import Within
+from relearn.report.verdicts import Below, Within
 
 AFFORDABLE_CPU_H = 10.0
 """CPU hours that the runs of one study may cost; beyond them a claim counts as not decidable here."""
@@ -143,7 +143,7 @@ def assess(
     needs = tuple(need for part, (need, _) in zip(parts, found) if part.verdict != "reproduced")
     unit = needs[0].unit if needs else _unit(claim)
     # a comparison that holds with an effect clearly beyond the claimed one would not be the one to fail
-    settled = [part.verdict == "reproduced" and need.outside for part, (need, _) in zip(parts, found)]
+    settled = [part.verdict == "reproduced" and _beyond(part, need) for part, (need, _) in zip(parts, found)]
     powers = [at for (need, at), done in zip(found, settled) if need.need and need.unit == unit and not done]
     least = max((_least(reason, unit, claim) for reason in claim.reasons), default=1)
     blocked = tuple(reason for reason in claim.reasons if not _least(reason, unit, claim))
@@ -156,6 +156,17 @@ def assess(
     need = one.need if needs else least
     cost = None if need is None or not runs else _cost(unit, 0 if needs else have, need, each)
     return replace(one, cpu_s=cost, cost_of=cost_of, hopeless=_hopeless(design, need, one, cost))
+
+
+def _beyond(part: Comparison, need: Need) -> bool:
+    """Whether the interval lies wholly beyond the claimed effect, seen from the bound."""
+    if not need.outside or need.claimed is None:
+        return False
+    return (
+        need.claimed > part.interval.high
+        if isinstance(part.claimed, Below)
+        else need.claimed < part.interval.low
+    )
 
 
 def _least(reason: str, unit: str, claim: Claim) -> int:
