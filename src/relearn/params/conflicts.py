@@ -131,9 +131,14 @@ def _value(annotation: Any, value: Any, broken: set[Key], at: Key) -> Any:
 
 
 def _whole(bad: Key, key: Key, annotation: Any) -> bool:
-    """Whether a fault at ``bad`` invalidates the whole value of ``key``; a fault below a section invalidates only that part of it."""
-    parted = _is_section(annotation) or get_origin(annotation) is dict or _is_list_of_sections(annotation)
-    return bad == key or not parted
+    """Whether a fault at ``bad`` invalidates the whole value of ``key``; a fault below a section invalidates only that part of it.
+
+    An item that is not a section at all invalidates its list or dictionary, since a check reads all items.
+    """
+    if _is_section(annotation):
+        return bad == key
+    several = get_origin(annotation) is dict or _is_list_of_sections(annotation)
+    return not several or len(bad) <= len(key) + 1
 
 
 def _is_section(annotation: Any) -> bool:

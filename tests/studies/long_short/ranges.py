@@ -89,6 +89,7 @@ RANGES: dict[str, Range] = {
     ),
     f"{TASK}.text.lr": POSITIVE,
     f"{TASK}.text.rates": ([[], [1.0e-3, 2.0e-3]], [[2.0e-3, 1.0e-3], [0, 1.0], 1.0]),
+    f"{S}.train_lra.seeds": ([[], [0, 5]], [[1, 1], [-1], 3]),
     f"{S}.train_lra.tuning_seeds": ([[3], [100, 101]], [[], [-1], [5, 5]]),
     f"{TASK}.text.weight_decay": NOT_NEGATIVE,
     f"{TASK}.text.dropout": SHARE,

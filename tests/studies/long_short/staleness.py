@@ -102,6 +102,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         for task in TASKS
     ),
     *((f"{S}.train_lra.tasks.{task}.*", {UNDERSTAND}, understood(f"{task}/*")) for task in TASKS),
+    (f"{S}.train_lra.seeds", {UNDERSTAND, "render"}, [f"{UNDERSTAND}/*/seed1", "render"]),
     (f"{S}.train_lra.tuning_seeds", {UNDERSTAND}, []),  # no rates are tried
     (f"{S}.train_lra.*", {UNDERSTAND}, understood("*")),
     (
@@ -215,6 +216,7 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{S}.train_lra.tasks.*.window": lambda n: n - 1,
     f"{S}.train_lra.tasks.*.dropout": lambda rate: 0.1,
     f"{S}.train_lra.tasks.*.rates": lambda rates: [1.0e-3, 2.0e-3],
+    f"{S}.train_lra.seeds": lambda seeds: [0, 1],
     f"{S}.train_lra.tuning_seeds": lambda seeds: [101],
     f"{S}.prepare_char_stream.datasets": lambda names: [*names, "text8"],
     f"{S}.char_lm.dim": lambda n: 2 * n,

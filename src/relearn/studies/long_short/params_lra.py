@@ -22,6 +22,7 @@ from relearn.params.types import (
     LengthOrNone,
     NotNegative,
     OneOf,
+    OwnSeeds,
     Positive,
     Rising0,
     SamplesOrAll,
@@ -262,8 +263,12 @@ class Baselines(Section):
 
 
 class TrainLra(Section):
-    """``pooling``: "class" works with every attention; without global tokens, the class token is treated like any other token."""
+    """``seeds``: of the trained networks, empty for the study's; those that try rates have ``tuning_seeds``.
 
+    ``pooling``: "class" works with every attention; without global tokens, the class token is treated like any other token.
+    """
+
+    seeds: OwnSeeds
     window: LengthOrNone
     rank: LengthOrNone
     baselines: Baselines

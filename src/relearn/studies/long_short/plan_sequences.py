@@ -64,7 +64,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             for task in TASKS
             for attention in tasks[task]["attentions"]
         ],
-        seeds=own["seeds"],
+        seeds=own["train_lra"]["seeds"] or own["seeds"],
         inputs={
             "data": prepare.files["data"].replace("{seed}", str(data_seed)),
             "tried": lambda task, attention, seed: [
