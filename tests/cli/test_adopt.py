@@ -203,6 +203,22 @@ def test_inputs_that_no_current_run_makes_are_refused(machines: Machines) -> Non
     assert "a matching run, but there is none" in line
 
 
+def test_runs_that_choose_by_the_records_of_others_are_taken_with_them(
+    machines: Machines, tmp_path: Path
+) -> None:
+    """A run with a tuned rate has the records of the trials as its input; those of other trials are refused."""
+    tuned = job_at("train", "network.safetensors", {"tried": (str(PRETRAIN.record),)})
+    make(tuned, machines.there)
+    assert str(tuned.record) in take(machines.there, [*PLAN, tuned])
+    other = tmp_path / "other"
+    make(PRETRAIN, other)  # the same artefact, but a record of another run: the cost differs
+    for name in ("record.json", "weights.safetensors"):
+        place_of = f"{PRETRAIN.folder}/{name}"
+        Path(place_of).write_bytes((other / place_of).read_bytes())
+    _, faults = survey([PRETRAIN, tuned], {})
+    assert "inputs.tried" in faults[str(tuned.record)]
+
+
 def test_what_was_made_from_a_stale_network_is_stale(machines: Machines) -> None:
     """The bytes are the same, but the network's own settings are not today's."""
     take(machines.there, PLAN)
