@@ -72,9 +72,17 @@ def test_counts_are_kept_and_read_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert counts.counts_of(net) is None
     counts.keep({counts.key(net): Counts(1.0, 2.0, 3.0, 4.0, 5.0)}, counts.own_file())
     assert counts.counts_of(net) == Counts(1.0, 2.0, 3.0, 4.0, 5.0)
-    counts.own_file().write_text("[")
+    whole = counts.own_file().read_bytes()
+    for torn in (b"", b"[", whole[: len(whole) // 2]):
+        counts.own_file().write_bytes(torn)
+        counts.table.cache_clear()
+        assert counts.counts_of(net) is None and counts.table()  # the package's table is whole
+    counts.keep({counts.key(net): Counts(1.0, 2.0, 3.0, 4.0, 5.0)}, counts.own_file())
+    assert counts.counts_of(net) == Counts(1.0, 2.0, 3.0, 4.0, 5.0)
+    monkeypatch.setattr(counts, "SHIPPED", tmp_path / "shipped.json.xz")
+    counts.SHIPPED.write_bytes(torn)
     counts.table.cache_clear()
-    with pytest.raises(ValueError, match=r"counts.json.xz: found .*allowed: the table that"):
+    with pytest.raises(ValueError, match=r"shipped.json.xz: found .*allowed: the table of the package"):
         counts.table()
     monkeypatch.undo()
     counts.table.cache_clear()
