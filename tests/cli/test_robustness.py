@@ -251,6 +251,24 @@ def test_wrong_numbers_are_refused_before_anything_is_loaded(
     assert torch.get_num_threads() == threads
 
 
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        ("mild,0.5", "severity: found 'mild', allowed: a number"),
+        ("1,half", "accuracy_frac: found 'half', allowed: a number"),
+        ("1", "accuracy_frac: found None, allowed: a number"),
+    ],
+)
+def test_a_reference_without_numbers_is_one_line_with_its_place(
+    cells: str, says: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "sets.csv"
+    file.write_text(f"set,corruption,severity,accuracy_frac\ntest,,,0.9\ncorrupted,fog,{cells}\n")
+    words = ["--model", str(place / "ours.safetensors"), "--set", f"val={place / 'val'}"]
+    assert run(tmp_path / "out", *words, "--severities", "1", "--reference", str(file)) == 2
+    assert capsys.readouterr().err == f"relearn robustness: --reference {file}, line 3: {says}\n"
+
+
 def test_a_file_is_no_folder(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("x")
     words = ["--model", str(place / "ours.safetensors"), "--set", f"val={place / 'val'}"]

@@ -197,8 +197,19 @@ def _same_severities(reference: Path, wanted: Sequence[int]) -> None:
     """The summed errors of mCE are only comparable over the same severities."""
     import csv
 
+    levels = set()
     with reference.open(newline="", encoding="utf-8") as file:
-        found = sorted({int(row["severity"]) for row in csv.DictReader(file) if row.get("severity")})
+        rows = csv.DictReader(file)
+        for row in rows:
+            if not row.get("severity"):
+                continue
+            try:
+                levels.add(int(row[key := "severity"]))
+                float(row.get(key := "accuracy_frac") or "")
+            except ValueError:
+                where = f"--reference {reference}, line {rows.line_num}: {key}"
+                raise ValueError(f"{where}: found {row.get(key)!r}, allowed: a number") from None
+    found = sorted(levels)
     if found and found != sorted(set(wanted)):
         numbers, allowed = (",".join(map(str, each)) for each in (found, sorted(set(wanted))))
         raise ValueError(
