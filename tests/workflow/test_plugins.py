@@ -3,9 +3,12 @@
 import ast
 import inspect
 import json
+import os
 import shutil
 import subprocess
 import sys
+import tarfile
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +18,8 @@ import pytest
 import torch
 import yaml
 
+from relearn.cli import pack
+from relearn.cli.jobs import Job
 from relearn.methods.crafting import Crafted
 from relearn.params.messages import check
 from relearn.params.types import Count, OneOf, Section, Unique0, also
@@ -277,6 +282,38 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
     subprocess.run([sys.executable, "-m", "pip", "install", *options, "--target", found, copy], check=True)
     return found
+
+
+@pytest.mark.slow
+def test_a_pack_holds_the_plugins_of_its_jobs(
+    tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other machine, which has none installed, imports them and finds the names that they register."""
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.delitem(sys.modules, "relearn_example")
+    code = code_version("relearn.methods.deep_knn", "relearn_example")
+    command, record = "relearn poisoning filter --out there", "a/b/record.json"
+    what: dict[str, Any] = {"study": "poisoning", "step": "filter", "labels": {}, "scale": "mini", "seed": 0}
+    what |= {"settings": {}, "code": code, "named_inputs": {}}
+    job = Job("run", command, (), (record,), ("log",), record, **what)
+    pack.write(tmp_path / "pack.tar", [job], 2**23)
+    with tarfile.open(tmp_path / "pack.tar") as tar:
+        tar.extractall(tmp_path, filter="data")
+    words = "from relearn.methods import ATTACKS, load; from relearn.runs import plugins as p; p.register();"
+    words += "print(load(ATTACKS, 'blended_target').__code__.co_filename); print(p.installed())"
+    done = subprocess.run(
+        [sys.executable, "-c", words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": "src"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    file, found = done.stdout.splitlines()
+    assert Path(file) == tmp_path / "src/relearn_example.py"
+    assert ast.literal_eval(found) == plugins.installed.__wrapped__()
+    with pytest.raises(ValueError, match="found the package not_here, which is not installed"):
+        pack.write(tmp_path / "pack.tar", [replace(job, code=f"{code}+not_here")], 2**23)
 
 
 @pytest.mark.slow

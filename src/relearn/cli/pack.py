@@ -6,7 +6,8 @@
     # here, with what it wrote into home/:
     relearn adopt home/*.part
 
-A pack holds the jobs that are not done here, the source, the commit, and every file that these jobs read but do not make.
+A pack holds the jobs that are not done here, the source, the commit, and every file that these jobs read but do not make. The
+packages of plug-ins that these jobs use are part of the source; what such a package imports must be on the other machine.
 Steps that need no torch prepare data. They run here first, because the other machine may have neither a network nor a mirror.
 Folders of RELEARN_MIRROR are included if a setting of a job names them. Checkpoints of unfinished runs are included, too.
 
@@ -28,7 +29,7 @@ from typing import Any
 
 from relearn.cli import adopt, check_jobs, jobs, output_folder
 from relearn.cli.jobs import Job
-from relearn.runs import atomic_files, provenance, record
+from relearn.runs import atomic_files, plugins, provenance, record
 from relearn.runs.node import jobs_file, parts
 from relearn.runs.node.jobs_file import NodeJob
 
@@ -188,6 +189,8 @@ def write(out: Path, left: Sequence[Job], limit: int, chosen: Sequence[str] = ()
         for path in sorted(SOURCE.joinpath("relearn").rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
                 add(f"src/{path.relative_to(SOURCE).as_posix()}", path.read_bytes())
+        for place, content in plugins.packed(job.code for job in left).items():
+            add(f"src/{place}", content)
         if inside:
             tar.add(found[0], found[0].name)
     atomic_files.write(out, packed.getvalue())

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -74,24 +75,60 @@ def source_hash(package: str) -> str:
     Raises:
         ValueError: there is no such package, it has no Python file, or a file of it does not parse.
     """
-    spec = find_spec(package)
-    if spec is None:
-        files = []
-    elif spec.submodule_search_locations:
-        folders = [Path(one) for one in spec.submodule_search_locations]
-        files = [(folder, file) for folder in folders for file in sorted(folder.rglob("*.py"))]
-    else:
-        files = [(Path(spec.origin).parent, Path(spec.origin))] if spec.has_location and spec.origin else []
-    if not files:
-        raise ValueError(f"plug-in: found the package {package}, which is not installed here")
     lines = []
-    for folder, file in files:
+    for place, file in files_of(package):
+        if file.suffix != ".py":
+            continue
         try:
             text = ast.dump(ast.parse(file.read_bytes()))
         except SyntaxError as error:
             raise ValueError(f"{file}, line {error.lineno}: {error.msg}") from None
-        lines.append(f"{file.relative_to(folder)} {text}")
+        lines.append(f"{place.removeprefix(package + '/')} {text}")
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def files_of(package: str) -> list[tuple[str, Path]]:
+    """Place below the folder of imports, and path, of each file of an installed package, or of a module that is no package.
+
+    Raises:
+        ValueError: there is no such package, or it has no Python file.
+    """
+    spec = find_spec(package)
+    found = []
+    if spec is not None and spec.submodule_search_locations:
+        for folder in map(Path, spec.submodule_search_locations):
+            for file in sorted(folder.rglob("*")):
+                if file.is_file() and file.suffix != ".pyc":
+                    found.append((f"{package}/{file.relative_to(folder).as_posix()}", file))
+    elif spec is not None and spec.has_location and spec.origin:
+        found = [(Path(spec.origin).name, Path(spec.origin))]
+    if not any(file.suffix == ".py" for _, file in found):
+        raise ValueError(f"plug-in: found the package {package}, which is not installed here")
+    return found
+
+
+def packed(codes: Iterable[str]) -> dict[str, bytes]:
+    """The files by which another machine imports and finds the plug-ins of these code versions: place → content.
+
+    Its metadata names only the entry points of these packages, because it lacks what else their distributions hold.
+
+    Raises:
+        ValueError: a package is not installed here.
+    """
+    packages = sorted({name for code in codes for name in code.split(MARK)[1:]})
+    found = {place: file.read_bytes() for name in packages for place, file in files_of(name)}
+    names: dict[tuple[str, str], str] = {}
+    for group in GROUPS:
+        for entry in entry_points(group=group):
+            if entry.dist and entry.module.partition(".")[0] in packages:
+                lines = names.setdefault((entry.dist.name, entry.dist.version), "")
+                head = "" if f"[{group}]\n" in lines else f"[{group}]\n"
+                names[entry.dist.name, entry.dist.version] += f"{head}{entry.name} = {entry.value}\n"
+    for (name, version), lines in names.items():
+        folder = f"{re.sub('[-_.]+', '_', name)}-{version}.dist-info"
+        found[f"{folder}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode()
+        found[f"{folder}/entry_points.txt"] = lines.encode()
+    return found
 
 
 def _target(entry: EntryPoint, taken: dict[str, str]) -> str:
