@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         help="largest change of a pixel in [0, 1]; with --setup, at most the set-up's, its default",
     )
+    add("--knowledge", help="what your attack knew of the victims, for their records; default: transfer")
     shared.add_shared(parser)
     public = parser.add_argument_group("the public benchmark's set-ups")
     public.add_argument("--trials", type=Path, help="poison_setups/*.pickle of its repository; default: ours")
@@ -60,6 +61,7 @@ def main(args: argparse.Namespace) -> int:
             missing files; one line.
     """
     from relearn.data import public_benchmark, setups
+    from relearn.measures.attack_success import KNOWLEDGE
     from relearn.methods import DEFENCES, VOTES
     from relearn.studies.poisoning import own_method
 
@@ -75,6 +77,9 @@ def main(args: argparse.Namespace) -> int:
     allowed = [*DEFENCES, *VOTES, "adversarial_training"]
     if unknown := sorted(set(defences) - set(allowed)):
         raise ValueError(f"--defences: found {unknown[0]}, allowed: {', '.join(allowed)}")
+    knowledge = args.knowledge or own_method.UNKNOWN
+    if knowledge not in KNOWLEDGE:
+        raise ValueError(f"--knowledge: found {knowledge}, allowed: {', '.join(KNOWLEDGE)}")
     values, results = shared.load_results(args)
     if args.eps is None and args.setup is None:
         raise ValueError("found neither --setup nor --eps, allowed: one of them, for the size of the ball")
@@ -83,7 +88,8 @@ def main(args: argparse.Namespace) -> int:
     changed = own_method.with_poisons(values, defences, eps)
     own = changed["poisoning"]
     own["craft"]["targets"] = min(len(images), own["craft"]["targets"])
-    jobs = own_method.jobs(changed, values["scale"], results, args.out, shared.machine(args), args.victims)
+    machine = shared.machine(args)
+    jobs = own_method.jobs(changed, values["scale"], results, args.out, machine, args.victims, knowledge)
     for seed in own["seeds"]:
         place(
             images,

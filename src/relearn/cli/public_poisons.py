@@ -100,7 +100,7 @@ def refuse_unread(args: argparse.Namespace, protocol: Protocol) -> None:
         raise ValueError(
             f"--eps: found {args.eps}, allowed with {protocol.name}: none, it is part of the set-up"
         )
-    unread = {name: getattr(args, name) for name in ("defences", "scale", "results")}
+    unread = {name: getattr(args, name) for name in ("defences", "knowledge", "scale", "results")}
     if not protocol.from_scratch:
         unread["controls"] = args.controls or None  # its victims have their controls anyway
         unread["precision"] = None if args.precision == "fp32" else args.precision

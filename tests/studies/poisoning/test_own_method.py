@@ -235,8 +235,9 @@ def test_a_ball_that_is_larger_than_the_recorded_attacks_is_said(
     assert call("evaluate-poisons", poisons, "--eps", "0.25", "--defences")[0] == 0
     said = "not comparable: own has eps 0.25, feature_collision has 0.2, convex_polytope has 0.2"
     assert said in capsys.readouterr().out
-    assert call("evaluate-poisons", poisons, "--eps", "0.2", "--defences")[0] == 0
-    assert "not comparable" not in capsys.readouterr().out
+    code, out = call("evaluate-poisons", poisons, "--eps", "0.2", "--defences", "--knowledge", "gray_box")
+    assert code == 0 and "not comparable" not in capsys.readouterr().out
+    assert knowledge(out, "own") == {"gray_box"}, "what the user stated"
 
 
 class Attack(Study):
@@ -295,6 +296,7 @@ def test_what_breaks_the_rules_is_refused_in_one_line(
         ("evaluate-poisons", str(tmp_path / "few.npz"), "--eps", "0.2"): "few.npz: ",
         ("evaluate-poisons", str(tmp_path / "few.npz")): "found neither --setup nor --eps",
         ("evaluate-poisons", "x.npz", "--eps", "0.2", "--defences", "knn"): "--defences: found knn",
+        ("evaluate-poisons", "x.npz", "--eps", "0.2", "--knowledge", "grey"): "--knowledge: found grey, allowed: wh",
         ("evaluate-poisons", "x.npz", "--setup", "mnist"): "--setup: found mnist, allowed: digits-mini-v1",
         ("evaluate-filter", "filters_of_mine:Undecided"): "found two answers to the same points",
         ("evaluate-filter", "filters_of_mine:Soft"): "found shape (60,), values [0.5], allowed: 1 or -1",

@@ -321,6 +321,7 @@ def test_the_verb_prints_scores_beside_the_published_table(
         (["--victims", victims[0], "--eps", "0.1"], "--eps: found 0.1", 2),
         (["--defences", "deep_knn"], f"--defences: found deep_knn, allowed with {SMALL.name}: no --def", 2),
         (["--defences"], f"--defences: found none, allowed with {SMALL.name}: no --defences", 2),
+        (["--knowledge", "gray_box"], f"--knowledge: found gray_box, allowed with {SMALL.name}: no --kno", 2),
         (["--scale", "small"], f"--scale: found small, allowed with {SMALL.name}: no --scale", 2),
         (["--results", str(tmp_path)], f"--results: found {tmp_path}, allowed with {SMALL.name}: no --r", 2),
         (["--controls"], f"--controls: found True, allowed with {SMALL.name}: no --controls", 2),

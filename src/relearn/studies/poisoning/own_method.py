@@ -28,8 +28,7 @@ from relearn.studies.poisoning.study import STUDY
 OWN = "own"
 """Label of the user's attack or defence."""
 UNKNOWN = "transfer"
-"""Knowledge in the records of the user's poisons, which do not say on what they were crafted: of those that a threat model can
-hold, the one that is relative to no victim."""
+"""Knowledge in the records of the user's poisons if the user does not state it: the one that is relative to no victim."""
 STEPS = ("filter", "train")
 
 
@@ -69,6 +68,7 @@ def jobs(
     out: Path,
     machine: Sequence[str] = (),
     victims: Sequence[str] = (),
+    knowledge: str = UNKNOWN,
 ) -> list[Job]:
     """The jobs of OWN in the order in which they must run.
 
@@ -78,6 +78,7 @@ def jobs(
         out: folder for the new runs, laid out like ``results``.
         machine: more words, such as ``--device cpu``.
         victims: only these; default all.
+        knowledge: of the attacker, in the records of the user's poisons.
     """
     families = plan(params, scale)
     found = []
@@ -85,12 +86,19 @@ def jobs(
         for run in families[name].runs:
             wanted = OWN in (run["attack"], run["defence"]) and run["setting"] == "transfer"
             if wanted and (not victims or run["victim"] in victims):
-                found.append(_job(families[name], run, Path("results", scale), results, out, machine))
+                where = (Path("results", scale), results, out)
+                found.append(_job(families[name], run, *where, machine, knowledge))
     return found
 
 
 def _job(
-    family: Family, run: Mapping[str, str], planned: Path, results: Path, out: Path, machine: Sequence[str]
+    family: Family,
+    run: Mapping[str, str],
+    planned: Path,
+    results: Path,
+    out: Path,
+    machine: Sequence[str],
+    knowledge: str = UNKNOWN,
 ) -> Job:
     labels = {key: value for key, value in run.items() if key != "seed"}
 
@@ -106,7 +114,7 @@ def _job(
     modules = [STUDY.steps[family.step], *family.modules_of(**labels)]
     settings = dict(family.settings_of(**labels))
     if labels.get("attack") == OWN and settings.get("knowledge") is not None:
-        settings["knowledge"] = UNKNOWN  # the plan's is that of attacks on this project's substitutes
+        settings["knowledge"] = knowledge  # the plan's is that of attacks on this project's substitutes
     words = ["poisoning", family.step, "--settings", json.dumps(settings)]
     words += ["--code", code_version(*modules), "--scale", family.scale, "--seed", run.get("seed", "0")]
     for name, paths in inputs.items():
