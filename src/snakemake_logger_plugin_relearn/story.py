@@ -27,7 +27,9 @@ NOISE = re.compile(
     r"|Shutting down, this might take some time|host: |Job stats:|Trying to restart job|The order of jobs"
     r"|Assuming unrestricted shared filesystem|Removing temporary output|.*At least one job did not complete successfully"
     r"|Config file .* is extended by additional config|Some jobs were triggered by provenance information|DAG of jobs will be updated"
+    r"|Rules with missing metadata"
 )
+COPIED = re.compile(r"(\d+) jobs? ha(?:s|ve) missing provenance/metadata")
 STOPPED = "Terminating processes on user request"
 LOGS = re.compile(r"Complete log\(s\): (.*)")
 NO_RULE = re.compile(r"No rule to produce (\S+)")
@@ -212,6 +214,10 @@ class Story:
         elif text.startswith(STOPPED):
             self.screen.line(
                 "stopping on request: checkpoints are kept, and the same command goes on (`relearn recover` says how)"
+            )
+        elif found := COPIED.match(text):  # Snakemake counts them as done, whatever their settings are
+            self.screen.line(
+                f"runs not registered in this checkout, such as copied ones: {found[1]}; `relearn adopt` checks and registers them"
             )
         elif record.levelno > DEBUG and text and text != "None" and not NOISE.match(text):
             if record.levelno >= WARNING:

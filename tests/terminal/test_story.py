@@ -305,6 +305,15 @@ def test_a_dry_run_names_the_first_jobs_and_the_reasons_without_files(engine: Ca
     assert len(run.lines) == 2 + story.LISTED + 1
 
 
+def test_copied_runs_are_answered_with_the_command_that_registers_them(engine: Callable[..., Engine]) -> None:
+    run = engine(dryrun=True, stdout=True)
+    said = "2 jobs have missing provenance/metadata so that it in part cannot be used to trigger re-runs."
+    run.log(f"{said}\nRules with missing metadata: lrformer_check_theorems", logging.WARNING)
+    run.log("Rules with missing metadata: lrformer_check_theorems")
+    (line,) = run.lines
+    assert line.endswith(": 2; `relearn adopt` checks and registers them") and "provenance" not in line
+
+
 def test_on_a_terminal_the_foot_says_what_runs_and_goes_at_the_end(engine: Callable[..., Engine]) -> None:
     run = engine(Terminal())
     run.plan(poisoning_train=2)
