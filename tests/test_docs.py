@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from relearn.cli import VERBS, targets
-from relearn.studies import STUDIES
+from relearn.studies import STUDIES, parameters
+from relearn.studies.study import all_studies
 
 ROOT = Path(__file__).parents[1]
 # A block, and what stands below it as its output.
@@ -124,6 +125,23 @@ def test_every_target_and_verb_of_a_command_exists(page: str) -> None:
                 r"claim:[a-z]\w*|(?:table|fig|chapter)\d[\d.]*|(?:kim|zhu|qi|ye|touvron)\d{4}\S*", word
             ):
                 targets.find(word)  # ValueError: no such target
+
+
+def runs_of(scale: str) -> dict[str, int]:
+    """The number of planned runs of each study."""
+    values = parameters.load(ROOT / "params.yaml", scale=scale)
+    plans = {study.name: study.part("plan").plan(values, scale) for study in all_studies()}
+    return {name: sum(len(family.runs) for family in plan.values()) for name, plan in plans.items()}
+
+
+def test_the_numbers_of_runs_in_the_documents_are_those_of_the_plan() -> None:
+    page = (ROOT / "docs/scale.md").read_text(encoding="utf-8").partition("## The paper scale")[2]
+    rows = re.findall(r"^\| (\w+) \| ([\d,]+) \|.*\|.*\|$", page, re.MULTILINE)
+    runs = runs_of("paper")
+    assert {name: int(count.replace(",", "")) for name, count in rows} == runs | {"all": sum(runs.values())}
+    assert f"# {sum(runs.values()):,} queue jobs" in page
+    said = f"the {sum(runs_of('mini').values())} runs of mini become"
+    assert said in (ROOT / "docs/slurm.md").read_text(encoding="utf-8")
 
 
 def test_files_that_the_readme_links_exist():
