@@ -44,6 +44,24 @@ def test_the_table_is_that_of_published_runs(tmp_path: Path) -> None:
     assert list(table["seed"]) == [0, 1, 2] and set(table["labels.network"]) == {"VGG"}
 
 
+def test_a_run_follows_a_protocol_only_if_its_data_and_network_do() -> None:
+    def of(name: str, settings: dict[str, object], *sources: Run) -> Run:
+        inputs = {"in": [{"path": f"/x/{one.folder}/out.pt"} for one in sources]}
+        return Run({**RUNS[0].record, "settings": settings, "inputs": inputs}, f"runs/gradinit/{name}")
+
+    data, other = of("data", {"dataset": "cifar10"}), of("other", {"dataset": "digits"})
+    start = of("start", {"network": {"width": 1.0}}, data)
+    same, elsewhere = of("same", {"lr": 0.1}, start), of("elsewhere", {"lr": 0.1}, other)
+    small = of("small", {"network": {"width": 0.25}}, data)
+    narrow = of("narrow", {"lr": 0.1}, small)
+    evidence = Evidence([data, other, start, same, elsewhere, small, narrow])
+    protocol = {"dataset": ["cifar10", "cifar100"], "width": 1.0}
+    assert [evidence.follows(one, protocol) for one in (same, elsewhere, narrow)] == [True, False, False]
+    assert all(evidence.follows(one, {}) for one in (same, elsewhere, narrow))
+    assert [one.folder for one in evidence.sources(same)] == [same.folder, start.folder]
+    assert [one.folder for one in evidence.origins(same)] == [same.folder, start.folder, data.folder]
+
+
 def test_a_metric_is_a_column_of_it(tmp_path: Path) -> None:
     evidence = Evidence(RUNS)
     assert [(one.seed, one.value) for one in evidence.trials("train.acc_frac")] == [(0, 0.5), (2, 0.25)]

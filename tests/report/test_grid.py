@@ -10,7 +10,7 @@ from relearn.report import artefacts, coverage, grid, table, table_formats
 from relearn.report.published import Value
 
 from ..studies.gradinit import fake_records as pretend
-from .conftest import cells_of, chapter, evidence_of
+from .conftest import cells_of, chapter, every_artefact, evidence_of
 
 ARTEFACTS = chapter("gradinit")
 TABLES = {name: one for name, one in ARTEFACTS.items() if one.kind == "table"}
@@ -226,6 +226,11 @@ def test_what_the_paper_prints(printed, words):
     ("number", "unit", "words"),
     [
         (0.4567, "fraction", "45.7"),
+        (0.3025, "fraction", "30.3"),  # halves away from zero, not to the even digit
+        (-0.3025, "fraction", "-30.3"),
+        (2.5, "count", "3"),
+        (1.0005, "nats", "1.001"),  # the nearest binary number is below the half
+        (-1e-9, "correlation", "0.000"),
         (123.4, "seconds", "123"),
         (1.234, "seconds", "1.23"),
         (0.00012, "l2_norm", "1.20e-04"),
@@ -236,6 +241,62 @@ def test_what_the_paper_prints(printed, words):
 )
 def test_numbers_are_rounded_by_their_unit(number, unit, words):
     assert grid.number(number, unit) == words
+
+
+def test_a_deviation_has_the_decimals_of_the_larger_number():
+    column = artefacts.Column("ratio", "Ratio", "a.b", "ratio")
+    cell = table.Cell(
+        artefacts.Row("a", "A", {}), column, "measured", mean=157.53, published={"paper": 164.8}
+    )
+    assert (
+        grid.away(cell) == "-7" and grid.away(replace(cell, mean=1.53, published={"paper": 1.0})) == "+0.53"
+    )
+    assert grid.away(replace(cell, comparable=False)) == "-"
+
+
+def test_a_wide_table_has_a_line_for_each_of_its_cells(tmp_path):
+    wide = every_artefact()["kim2020.table2"]
+    cells = table.build(wide, evidence_of(tmp_path))
+    header, lines = table_formats.header_and_rows(wide, cells)
+    assert header == ["Self-attention", "Measure", "Here", "Paper", "Deviation"]
+    printed = [grid.format_published(cell.printed.values()) for cell in cells]
+    assert sorted(line[3] for line in lines if line[3] != "-") == sorted(
+        text for text in printed if text != "-"
+    )
+    assert {(line[0], line[1]) for line in lines} >= {
+        ("DP", "5 layers, nats"),
+        ("Contractive L2", "14 layers, nats"),
+    }
+    assert ("DP", "6 layers, nats") not in {
+        (line[0], line[1]) for line in lines
+    }  # neither here nor in the paper
+
+
+def test_trainings_that_learn_nothing_are_counted_although_their_step_calls_them_ok(tmp_path):
+    pretend.write_run(
+        tmp_path, "prepare_images", {"dataset": "cifar10"}, {"classes_count": 10.0, "test_count": 1000.0}
+    )
+    labels = {
+        "suite": "grid",
+        "network": "VGG-19",
+        "initialisation": "gradinit",
+        "recipe": "sgd",
+        "task": "images",
+    }
+    for seed, (accuracy, loss) in enumerate([(0.105, 2.303), (0.4, 1.6), (0.105, 1.9)]):
+        metrics = {
+            "acc1_frac": accuracy,
+            "accbest_frac": accuracy,
+            "accfinal_frac": accuracy,
+            "train_loss_nats": loss,
+        }
+        pretend.write_run(tmp_path, "train_from_init", labels, metrics, seed=seed)
+    cell = cells_of("zhu2022.table4.1", evidence_of(tmp_path))["overlap_half", "accbest"]
+    assert cell.stalled == 1 and grid.text(cell).endswith("[1 not converged]")
+    labels = {"network": "post_ln", "initialisation": "gradinit_sgd", "recipe": "sgd", "task": "translation"}
+    for seed, bleu in enumerate([0.3, 31.0]):
+        pretend.write_run(tmp_path, "train_translation", labels, {"bleu_best": bleu}, seed=seed)
+    assert cells_of("zhu2022.table4.10", evidence_of(tmp_path))["gradinit_sgd", "bleu"].stalled == 1
 
 
 def test_a_star_matches_any_letters_of_a_label():

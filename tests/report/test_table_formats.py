@@ -13,6 +13,7 @@ import pytest
 
 from relearn.cli.docs import ROOT
 from relearn.report import artefacts, latex, table, table_formats
+from relearn.report.runs import Run
 from relearn.report.site import published as published_tables
 
 from .conftest import every_artefact
@@ -38,8 +39,20 @@ def test_cells_as_text(cells):
     assert table_formats.text(replace(one(cells, "deep_knn", "mcc"), mean=0.12345)) == "0.123 ± 0.000 (4)"
     assert table_formats.text(replace(measured, status="not_run")) == "not run"
     assert table_formats.text(one(cells, "none", "mcc")) == "n/a"
-    assert table_formats.number(-1e-9, "ratio") == "0.000"
-    assert table_formats.number(-1e-9, "fraction", signed=True) == "+0.0"
+    effective = replace(
+        one(cells, "none", "defence_success_effective"), mean=0.5, spread=None, members={"a": [1.0]}, trials=7
+    )
+    assert table_formats.text(effective) == "50.0 (1, 7 attacks)"
+
+
+def test_a_sentence_of_the_caption_names_where_it_holds(cells):
+    shown = cells[:6]
+    assert table_formats._stated(shown, ["rate 1"] * 6) == "Rate 1."
+    assert table_formats._stated(shown, [""] * 6) == ""
+    by_column = table_formats._stated(shown, [f"rate {cell.column.id == 'mcc'}" for cell in shown])
+    assert by_column == "MCC: rate True; all others: rate False."
+    twice = [*shown, *(replace(cell, row=replace(cell.row, title="B")) for cell in shown)]
+    assert table_formats._stated(twice, ["1"] * 6 + ["2"] * 6) == f"{shown[0].row.title}: 1; B: 2."
 
 
 def test_paper_shows_a_dash_and_the_published_code_its_value(cells):
@@ -183,8 +196,9 @@ def test_a_caption_names_the_data_behind_the_runs_and_the_machines_behind_their_
 
     def run(folder: str, machine: str = "one", **more: Any) -> Any:
         fields = {"settings": {}, "labels": {}, "record": {"inputs": {}}} | more
+        sources = Run(fields["record"], folder).sources
         return SimpleNamespace(
-            folder=folder, machine=machine, matches=lambda where: "made" in folder, **fields
+            folder=folder, machine=machine, matches=lambda where: "made" in folder, sources=sources, **fields
         )
 
     def reads(folder: str) -> dict[str, Any]:

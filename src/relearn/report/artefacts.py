@@ -19,6 +19,7 @@ Where = Mapping[str, Any]
 SEPARATOR = "/"  # between the group and the measure in the id of a grid's column
 ANCHORS = "_"  # prefix of keys that only hold YAML anchors
 MACHINES = "{machines}"  # placeholder in a caption: the machines of its runs
+FRACTION = "{fraction}"  # placeholder in a row's note: the setting of this name in its runs, in percent; a row without runs has no note
 COSTS = ("seconds", "megabytes", "bytes", "images_per_second")
 """Units that depend on the machine, which the captions of tables with them name."""
 AGGREGATES = ("mean", "median")  # of a cell's members
@@ -113,6 +114,9 @@ class Artefact:
     Layout ``members``: a cell is aggregated over the members. Layout ``grid``, the default: a cell holds the runs selected by one row
     and one column, aggregated over seeds; its columns are groups (networks) times measures.
 
+    ``protocol`` has the published values of settings (:meth:`relearn.report.quantities.Evidence.follows`): a cell of other runs shows no
+    deviation. ``chosen`` names settings that the caption states because each row has its own: a key of the settings, and its words.
+
     ``aggregate`` mean: of the members, with the standard deviation; in a grid with the standard error of the mean.
     Median: with the standard deviation.
     """
@@ -138,6 +142,8 @@ class Artefact:
     expand: Mapping[str, Any] = field(default_factory=dict)
     layout: str = "grid"
     aggregate: str = "mean"
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+    chosen: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def grid(self) -> bool:
@@ -263,6 +269,8 @@ def expand_rows(artefact: Artefact, runs: Iterable[Any]) -> Artefact:
         artefact = replace(artefact, caption=f"{artefact.caption} Machines: {', '.join(machines)}.{several}")
     if artefact.kind == "table" and (data := _data_of(mine, whole)):
         artefact = replace(artefact, caption=f"{artefact.caption} Data here: {', '.join(data)}.")
+    if any(FRACTION in row.note for row in artefact.rows):
+        artefact = replace(artefact, rows=tuple(_noted(artefact, row, whole) for row in artefact.rows))
     if not artefact.expand:
         return artefact
     labels, order = artefact.expand["rows"], artefact.expand["order"]
@@ -296,6 +304,16 @@ def expand_rows(artefact: Artefact, runs: Iterable[Any]) -> Artefact:
     return replace(artefact, rows=rows, columns=tuple(columns))
 
 
+def _noted(artefact: Artefact, row: Row, runs: Iterable[Any]) -> Row:
+    """The row with its note filled in."""
+    where = {**artefact.common, **row.where}
+    found = sorted(
+        {run.settings["fraction"] for run in runs if run.matches(where) and "fraction" in run.settings}
+    )
+    shares = " and ".join(f"{100 * share:g}%" for share in found)
+    return replace(row, note=row.note.replace(FRACTION, shares) if found or FRACTION not in row.note else "")
+
+
 def _data_of(mine: Iterable[Any], every: Iterable[Any]) -> list[str]:
     """The data sets of these runs: ``dataset`` of the runs that prepared their inputs; with the task's name, as in ``text: python``."""
     by_folder = {run.folder: run for run in every}
@@ -311,10 +329,7 @@ def _data_of(mine: Iterable[Any], every: Iterable[Any]) -> list[str]:
         if isinstance(name, str) and name:
             task = run.labels.get("task", "")
             found.add(name if task in ("", name) else f"{task}: {name}")
-        paths = [file["path"] for group in run.record.get("inputs", {}).values() for file in group]
-        waiting += [
-            f"runs/{path.rpartition('/runs/')[2].rpartition('/')[0]}" for path in paths if "/runs/" in path
-        ]
+        waiting += run.sources
     return sorted(found)
 
 

@@ -6,6 +6,7 @@ diverged run without a final accuracy counts with its best accuracy before diver
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,8 +16,10 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, folders, select
 from relearn.report.seeds import Sample, level, mean, sample
 from relearn.report.verdicts import Above, too_few
+from relearn.steps.trained.chance import BELOW, above_chance
 
 MIN_SEEDS = 3
+LEAST_BLEU = 10.0  # of a translation network that has learned, as the claims of chapter 4 ask
 STEP = "train_vision"
 ALWAYS = Above(0.95, strict=False)
 """A share of trainings that is claimed to be all: one exception in twenty is allowed, as no number of trainings shows that
@@ -46,6 +49,27 @@ def guess(evidence: Evidence) -> float | None:
     runs = select(evidence.runs, {"step": "prepare_images"})
     counts = {run.metrics.get("classes_count") for run in runs} - {None}
     return 1 / counts.pop() if len(counts) == 1 else None  # type: ignore[operator]
+
+
+def idle(run: Run, evidence: Evidence) -> bool:
+    """Whether a training ended without having learned anything: its outcome says so, or its numbers if its step has no such outcome.
+
+    Of images: the accuracy is not above chance and the loss is not below that of a guess, as in `train_vision`. Of translations: no
+    test of the training has 10 BLEU.
+    """
+    if run.outcome != "ok" or run.step not in ("train_from_init", "train_translation"):
+        return run.outcome == "not_converged"
+    if run.step == "train_translation":
+        return (run.metrics.get("bleu_best") or 0.0) < LEAST_BLEU
+    chance, accuracy = guess(evidence), run.metrics.get("accfinal_frac")
+    if chance is None or accuracy is None:
+        return False
+    images = run.settings.get("test_images") or max(
+        one.metrics.get("test_count") or 1 for one in evidence.runs
+    )
+    loss = run.metrics.get("train_loss_nats")
+    stays = loss is None or loss >= BELOW * -math.log(chance)
+    return stays and not above_chance(accuracy, chance, int(images))
 
 
 def outcomes(evidence: Evidence, where: Where) -> dict[int, list[str]]:

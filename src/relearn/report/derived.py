@@ -10,6 +10,7 @@ name@argument                   meaning
 ``flops@<model>@<input>``       multiply-adds in 10^9, from counts.csv
 ``longest@<column>@<name>@<n>`` the greatest length for which cost.csv has a number, for this attention and batch size
 ``setting@<key>@<default>``     the number stored under this key in the settings, at any depth
+``bits@<metric>``               a metric in nats, in bits
 ``seconds@<n>``                 seconds for n images, from a speed in images_per_s
 ``mce@<network>``               mce_frac, if the record's notes say that it is relative to this network
 ``corruption@<name>``           error under one corruption of sets.csv, averaged over its severities
@@ -21,6 +22,7 @@ An omitted argument matches anything; the value is None if there is no such numb
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -104,16 +106,22 @@ def _longest(run: Run, arguments: list[str]) -> float | None:
 
 def _setting(run: Run, arguments: list[str]) -> float | None:
     key, *default = arguments
-    numbers = [value for value in _under(run.settings, key) if isinstance(value, int | float)]
+    numbers = [value for value in under(run.settings, key) if isinstance(value, int | float)]
     return next((float(value) for value in [*numbers, *default]), None)
 
 
-def _under(settings: Mapping[str, Any], key: str) -> Iterator[Any]:
+def under(settings: Mapping[str, Any], key: str) -> Iterator[Any]:
+    """The values stored under this key, at any depth."""
     for name, value in settings.items():
         if name == key:
             yield value
         if isinstance(value, Mapping):
-            yield from _under(value, key)
+            yield from under(value, key)
+
+
+def _bits(run: Run, arguments: list[str]) -> float | None:
+    value = run.metrics.get(arguments[0])
+    return None if value is None else value / math.log(2)
 
 
 def _seconds(run: Run, arguments: list[str]) -> float | None:
@@ -145,6 +153,7 @@ KINDS: dict[str, Callable[..., float | None]] = {
     "first": _first,
     "longest": _longest,
     "setting": _setting,
+    "bits": _bits,
     "seconds": _seconds,
     "mce": _mce,
     "corruption": _corruption,

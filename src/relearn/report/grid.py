@@ -2,12 +2,14 @@
 
 A cell of a grid is a mean over seeds ± its standard error, or a median ± standard deviation. Diverged runs count if
 they have a number of their own (chance accuracy is a number), as do runs that did not converge; the cell gives their
-numbers in brackets.
+numbers in brackets. A table with more than :data:`WIDEST` columns is shown in long form: one line for each row and column.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from decimal import ROUND_HALF_UP, Decimal
 
 from relearn.report.artefacts import Artefact, Column
 from relearn.report.published import Value
@@ -15,6 +17,7 @@ from relearn.report.table import Cell
 
 LACKING = {"not_run": "not run", "diverged": "diverged", "not_applicable": "n/a", "no_value": "no value"}
 NO_NUMBER = "-"  # the source prints no number here
+WIDEST = 17  # columns of a table, those of published numbers and deviations included
 #: factor and decimals by unit; None: three significant digits
 FORMS: dict[str, tuple[float, int | None]] = {
     "fraction": (100.0, 1),
@@ -29,6 +32,7 @@ FORMS: dict[str, tuple[float, int | None]] = {
     "giga": (1.0, 2),
     "tokens": (1.0, 0),
     "none": (1.0, 4),
+    "correlation": (1.0, 3),
 }
 HEADS = {"fraction": "%", "bytes": "MiB", "seconds": "s", "nats": "nats"}
 HEADS |= {"millions": "M", "giga": "G", "megabytes": "MB"}
@@ -52,6 +56,9 @@ def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str
     groups = list(dict.fromkeys(column.group for column in artefact.columns))
     found = {(cell.row.id, cell.column.id): cell for cell in cells}
     flat = len(groups) == 1
+    measured = len(artefact.columns if flat else groups)
+    if beside and 1 + (not flat) + 3 * measured > WIDEST:
+        return _long(artefact, found)
     header = [artefact.head] if flat else [artefact.head, "Measure"]
     for name in artefact.columns if flat else groups:
         header.append(column_title(name) if isinstance(name, Column) else name)
@@ -74,6 +81,21 @@ def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str
     return header, lines
 
 
+def _long(artefact: Artefact, found: dict[tuple[str, str], Cell]) -> tuple[list[str], list[list[str]]]:
+    """One line for each row and column; a cell that does not apply to its row has none, unless a number is published."""
+    several = len({column.group for column in artefact.columns}) > 1
+    lines = []
+    for row in artefact.rows:
+        title = row.title + (f" ({row.note})" if row.note else "")
+        for column in artefact.columns:
+            cell = found[row.id, column.id]
+            if cell.status == "not_applicable" and format_published(cell.printed.values()) == NO_NUMBER:
+                continue
+            name = f"{column.group}: {column_title(column)}" if several else column_title(column)
+            lines.append([title, name, text(cell), format_published(cell.printed.values()), away(cell)])
+    return [artefact.head, "Measure", "Here", "Paper", "Deviation"], lines
+
+
 def _measures(artefact: Artefact, row: str, found: dict[tuple[str, str], Cell]) -> list[str]:
     """The measures that apply to at least one column of the row."""
     used = {c.measure for c in artefact.columns if found[row, c.id].status != "not_applicable"}
@@ -91,7 +113,7 @@ def column_title(column: Column) -> str:
 
 
 def number(value: float | None, unit: str, signed: bool = False, beside: float | None = None) -> str:
-    """A number rounded for a grid; if ``beside`` is given, with as many decimals as it would have."""
+    """A number rounded for a table; if ``beside`` is given, with as many decimals as it would have."""
     if value is None:
         return NO_NUMBER
     factor, decimals = FORMS.get(unit, (1.0, None))
@@ -101,9 +123,16 @@ def number(value: float | None, unit: str, signed: bool = False, beside: float |
         decimals = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 or not size else 3
         if 0 < size < 0.01:
             return format(scaled, "+.2e" if signed else ".2e")
+    return rounded(scaled, decimals, signed)
+
+
+def rounded(value: float, decimals: int, signed: bool = False) -> str:
+    """Rounded half away from zero, as by hand; what lies behind the 12th digit is the noise of binary numbers."""
     form = f"{'+' if signed else ''}.{decimals}f"
-    made = format(scaled, form)
-    return made if float(made) else format(0.0, form)  # no minus zero
+    if not math.isfinite(value):
+        return format(value, form)
+    near = Decimal(f"{value:.12g}").quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)
+    return format(near or abs(near), form)  # no minus zero
 
 
 def text(cell: Cell) -> str:
@@ -124,9 +153,12 @@ def text(cell: Cell) -> str:
 
 
 def away(cell: Cell) -> str:
-    """Measured minus published, in the column's unit."""
+    """Measured minus published, in the column's unit, with the decimals of the larger of the two."""
     found = cell.deviation()
-    return number(found[1] if found else None, cell.column.unit, signed=True)
+    if found is None or cell.mean is None:
+        return NO_NUMBER
+    larger = max(abs(cell.mean), abs(cell.mean - found[1]))
+    return number(found[1], cell.column.unit, signed=True, beside=larger)
 
 
 def format_published(values: Iterable[Value]) -> str:

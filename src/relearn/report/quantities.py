@@ -40,7 +40,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from relearn.report.artefacts import Where
-from relearn.report.derived import derived
+from relearn.report.derived import derived, under
 from relearn.report.runs import Run, select
 from relearn.runs.record_rows import columns as columns_of
 
@@ -201,6 +201,34 @@ class Evidence:
             pairs = zip(self.runs, values)
             self._columns[metric] = {run: float(one) for run, one in pairs if one is not None and one == one}
         return self._columns[metric]
+
+    @cached_property
+    def _by_folder(self) -> dict[str, Run]:
+        return {run.folder: run for run in self.runs}
+
+    def sources(self, run: Run) -> list[Run]:
+        """The run and those whose outputs it read."""
+        return [run, *(self._by_folder[folder] for folder in run.sources if folder in self._by_folder)]
+
+    def origins(self, run: Run) -> list[Run]:
+        """The run, those whose outputs it read, and theirs in turn."""
+        found: dict[str, Run] = {}
+        waiting = [run.folder]
+        while waiting:
+            one = self._by_folder.get(waiting.pop())
+            if one is not None and one.folder not in found:
+                found[one.folder] = one
+                waiting += one.sources
+        return list(found.values())
+
+    def follows(self, run: Run, protocol: Mapping[str, Any]) -> bool:
+        """Whether every one of these settings that the run or an origin has, at any depth, has its value or one of its values."""
+        return all(
+            value in (wanted if isinstance(wanted, list) else [wanted])
+            for one in (self.origins(run) if protocol else ())
+            for key, wanted in protocol.items()
+            for value in under(one.settings, key)
+        )
 
     def of(self, name: str, *filters: Where) -> list[Run]:
         """The runs that measure this quantity, including diverged ones; a table, its coverage and claims ask for the same cells."""

@@ -66,6 +66,14 @@ class Run:
         return any(note.startswith("resumed: finished by attempt") for note in self.record.get("notes") or ())
 
     @property
+    def sources(self) -> list[str]:
+        """The folders of the runs whose outputs it read."""
+        paths = [file["path"] for group in self.record.get("inputs", {}).values() for file in group]
+        return [
+            f"runs/{path.rpartition('/runs/')[2].rpartition('/')[0]}" for path in paths if "/runs/" in path
+        ]
+
+    @property
     def machine(self) -> str:
         """``<processor or device> (<kind of device>, <precision>, 2 threads)``."""
         machine = self.record["machine"]

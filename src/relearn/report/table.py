@@ -7,8 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from relearn.report import complete, published
-from relearn.report.artefacts import Artefact, Column, Row, Where
+from relearn.report import classified, complete, published
+from relearn.report.artefacts import COSTS, Artefact, Column, Row, Where
+from relearn.report.derived import under
+from relearn.report.figures import foot
 from relearn.report.published import Value
 from relearn.report.quantities import Evidence, Trial, quantity
 from relearn.report.runs import Run
@@ -24,7 +26,9 @@ class Cell:
     the standard deviation. ``published`` maps a label ("paper", "published code") to the value in this cell's unit,
     ``printed`` to the full published entry. In a grid the members are seeds and ``spread`` is the standard error of
     their mean; ``best`` names the chosen group of runs if the row takes the best of several. ``stalled`` counts runs
-    that ended without having learned anything (outcome not_converged); their values, near chance, count in the mean.
+    that ended without having learned anything (outcome not_converged, or :func:`relearn.report.classified.idle`); their values, near
+    chance, count in the mean. ``comparable`` says whether the runs follow the published protocol, on data and in numbers that do not
+    depend on the machine. ``chosen`` states settings that the row chose for itself, ``size`` the size of the networks.
     """
 
     row: Row
@@ -44,10 +48,13 @@ class Cell:
     printed: Mapping[str, Value] = field(default_factory=dict)
     best: str = ""
     stalled: int = 0
+    comparable: bool = True
+    chosen: str = ""
+    size: str = ""
 
     def deviation(self) -> tuple[str, float] | None:
-        """The first published label with a value, and measured minus published; None without either."""
-        if self.mean is not None:
+        """The first published label with a value, and measured minus published; None without either, or if they do not compare."""
+        if self.mean is not None and self.comparable:
             for label, value in self.published.items():
                 return label, self.mean - value
         return None
@@ -88,7 +95,8 @@ def _cell(
         return Cell(row, column, "not_applicable", published=beside, printed=printed)
     filters = ({"study": artefact.study}, artefact.common, row.where, column.where)
     best, runs, trials = _chosen(row, column, evidence, filters)
-    diverged, stalled = (sum(run.outcome == name for run in runs) for name in ("diverged", "not_converged"))
+    diverged = sum(run.diverged for run in runs)
+    stalled = sum(classified.idle(run, evidence) for run in runs)
     folders = tuple(run.folder for run in runs)
     if not trials:
         status = "not_run" if not runs else "diverged" if diverged else "no_value"
@@ -133,7 +141,30 @@ def _cell(
         printed=printed,
         best=best,
         stalled=stalled,
+        comparable=column.unit not in COSTS and all(evidence.follows(run, artefact.protocol) for run in runs),
+        chosen="" if column.every else _settings(artefact, runs),
+        size=foot.size_of(
+            [made for run in runs for made in evidence.sources(run)], full="networks of the published size"
+        ),
     )
+
+
+def _settings(artefact: Artefact, runs: Sequence[Run]) -> str:
+    """The settings of the runs that the artefact's caption states, and how they were chosen, if a note says so."""
+    found = []
+    for key, words in artefact.chosen.items():
+        values = {
+            value for run in runs for value in under(run.settings, key) if isinstance(value, int | float)
+        }
+        notes = {
+            note.partition(", ")[2]
+            for run in runs
+            for note in run.record["notes"]
+            if note.startswith(f"{words} ")
+        }
+        how = f" ({notes.pop()})" if len(notes) == 1 else ""
+        found += [f"{words} {' and '.join(f'{value:g}' for value in sorted(values))}{how}"] if values else []
+    return ", ".join(found)
 
 
 def _chosen(

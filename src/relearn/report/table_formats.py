@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from relearn.report import blank, grid
 from relearn.report import latex as tex
 from relearn.report.artefacts import Artefact, Column
+from relearn.report.quantities import quantity
 from relearn.report.statistics import wilson
 from relearn.report.table import Cell
+from relearn.report.views.names import plural
 
 LACKING = {**grid.LACKING, "no_value": "no such attack"}
+MANY = 4  # cells, rows or columns that a sentence of the caption names
 LABELS = ("paper", "published code")
 FIELDS = (
     *("artefact", "row", "column", "unit", "direction", "status", "mean", "spread", "members_count"),
@@ -25,23 +28,15 @@ MEMBER_FIELDS = (
 )
 
 
-def number(value: float | None, unit: str, signed: bool = False) -> str:
-    """A number rounded for the report: shares in percent with one decimal, others with three decimals."""
-    if value is None:
-        return grid.NO_NUMBER
-    scale, form = (100, ".1f") if unit == "fraction" else (1, ".3f")
-    form = f"+{form}" if signed else form
-    text = format(scale * value, form)
-    return text if float(text) else format(0.0, form)  # no minus zero
-
-
 def text(cell: Cell) -> str:
-    """``mean ± spread (n)``, or why there is no number."""
+    """``mean ± spread (n)``, or why there is no number; ``(n, m attacks)`` if only attacks that succeed undefended count."""
     if cell.status != "measured":
         return cell.row.absent if cell.status == "absent" else LACKING[cell.status]
-    spread = "" if cell.spread is None else f" ± {number(cell.spread, cell.column.unit)}"
+    unit = cell.column.unit
+    spread = "" if cell.spread is None else f" ± {grid.number(cell.spread, unit, beside=cell.mean)}"
     lost = f" [{cell.diverged} diverged]" if cell.diverged else ""
-    return f"{number(cell.mean, cell.column.unit)}{spread} ({len(cell.members)}){lost}"
+    attacks = f", {plural(cell.trials, 'attack')}" if quantity(cell.column.quantity).effective else ""
+    return f"{grid.number(cell.mean, unit)}{spread} ({len(cell.members)}{attacks}){lost}"
 
 
 def title(column: Column) -> str:
@@ -67,19 +62,52 @@ def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str
             cell = next(cell for cell in cells if cell.row is row and cell.column is column)
             line.append(text(cell))
             if column in beside:
-                line += [number(cell.published.get(label), column.unit) for label in labels]
-                away = cell.deviation()
-                line.append(number(away[1] if away else None, column.unit, signed=True))
+                line += [grid.number(cell.published.get(label), column.unit) for label in labels]
+                line.append(grid.away(cell))
         lines.append(line)
     return header, lines
 
 
 def caption(artefact: Artefact, cells: Sequence[Cell]) -> str:
-    """The caption, what a cell shows if neither it nor the caption says so, and a sentence on what is left out."""
+    """The caption, what a cell shows if neither says so, network sizes, settings that rows chose, and what is missing."""
     spread = any(cell.spread is not None for cell in cells)
     unsaid = spread and artefact.aggregate == "mean" and "±" not in artefact.caption
     legend = artefact.legend if unsaid else ""
-    return " ".join(filter(None, (artefact.full_caption, legend, blank.without_empty(artefact, cells)[1])))
+    shown = [cell for cell in cells if cell.status == "measured"]
+    stated = [_stated(shown, [getattr(cell, name) for cell in shown]) for name in ("size", "chosen")]
+    apart = not artefact.addition and any(cell.published and not cell.comparable for cell in shown)
+    why = "No deviation is shown where data, networks or machine are not the published ones." if apart else ""
+    left_out = blank.without_empty(artefact, cells)[1]
+    return " ".join(filter(None, (artefact.full_caption, legend, *stated, why, left_out)))
+
+
+def _stated(cells: Sequence[Cell], statements: Sequence[str]) -> str:
+    """What is stated of cells, once if it is the same for all, otherwise with the columns, rows or cells that it is true of."""
+    told = [(cell, words) for cell, words in zip(cells, statements) if words]
+    ways: tuple[Callable[[Cell], str], ...] = (
+        lambda cell: "",
+        lambda cell: cell.column.group or cell.column.title,
+        lambda cell: cell.row.title,
+        lambda cell: f"{cell.row.title} ({cell.column.group or cell.column.title})",
+        lambda cell: f"{cell.row.title} ({cell.column.title})",
+    )
+    for way in ways:
+        names = {way(cell): words for cell, words in told}
+        if all(names[way(cell)] == words for cell, words in told):
+            break
+    by_words: dict[str, list[str]] = {}
+    for name, words in names.items():
+        by_words.setdefault(words, []).append(name)
+    most = max(map(len, by_words.values()), default=0)
+    last = [words for words, of in by_words.items() if len(of) == most > MANY and len(by_words) > 1][:1]
+    parts = [
+        f"{' · '.join(of)}: {words}" if any(of) else words
+        for words, of in by_words.items()
+        if words not in last
+    ]
+    parts += [f"all others: {words}" for words in last]
+    sentence = "; ".join(parts)
+    return f"{sentence[0].upper()}{sentence[1:]}." if sentence else ""
 
 
 def write(artefact: Artefact, cells: Sequence[Cell], folder: Path) -> list[Path]:

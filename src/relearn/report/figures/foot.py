@@ -124,13 +124,19 @@ def sizes(points: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
     drawn = [run for run in evidence.runs if run.folder in folders]
     named = {(name, run.labels.get(SUITE, "")) for run in drawn for name in _names(run)}
     made = [
-        _network_settings(run)
+        run
         for run in evidence.runs
         if any((name, suite) in named for name in _names(run) for suite in _suites(run, drawn))
     ]
+    return size_of(made)
+
+
+def size_of(runs: Sequence[Run], full: str = "") -> str:
+    """The same of the networks that these runs made; ``full`` if they are known to have full size."""
+    made = [_network_settings(run) for run in runs]
     shares = []
-    for share in SHARES:
-        values = _values(made, share)
+    known = {share: _values(made, share) for share in SHARES}
+    for share, values in known.items():
         if values and values[0] < 1:
             shares.append(f"{_range(values)} of the {share}")
     statements = [f"networks at {' and '.join(shares)} of the named networks"] if shares else []
@@ -138,7 +144,7 @@ def sizes(points: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
         statements.append(
             f"networks of the named kinds, with {_range(channels)} channels in their first stage"
         )
-    return "; ".join(statements)
+    return "; ".join(statements) or (full if any(known.values()) else "")
 
 
 def _values(made: list[Mapping[str, Any]], name: str) -> list[float]:
