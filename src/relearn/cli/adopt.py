@@ -246,7 +246,9 @@ def survey(
             fitting[job.record] = found
             outputs = (path for path in job.outputs if path != job.record)
             sums |= {path: found["outputs"][Path(path).name]["sha256"] for path in outputs}
-            sums[job.record] = record.digest(Path(found["path"]) / record.NAME)  # an input of runs that choose a rate
+            sums[job.record] = record.digest(
+                Path(found["path"]) / record.NAME
+            )  # an input of runs that choose a rate
             break
     return fitting, faults
 

@@ -248,7 +248,9 @@ def rate(name: str, trials: Iterable[Trial], claimed: Side, notes: Sequence[str]
     drawn = _with_victims_drawn(interval, values, targets, [(victim, seed) for victim, seed, _ in keys])
     drawn = drawn and replace(drawn, low=max(drawn.low, 0.0), high=min(drawn.high, 1.0))
     notes = (*notes, *_drawn_note(drawn, 100.0, " %"))
-    return Comparison(name, interval, claimed, "fraction", method, keys, runs, notes, units=units, drawn=drawn)
+    return Comparison(
+        name, interval, claimed, "fraction", method, keys, runs, notes, units=units, drawn=drawn
+    )
 
 
 def _drawn_note(drawn: Interval | None, factor: float, unit: str) -> list[str]:

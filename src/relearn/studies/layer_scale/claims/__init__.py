@@ -22,7 +22,7 @@ DEEP = (24, 36)  # blocks
 MIN_RATES = 2
 LAYER_SCALE = "layer_scale_"
 ALSO = ("pre_norm", "rezero_deit", "skip_init")
-"""Shown in addition: the network without a scheme, ReZero in it without other changes, and SkipInit, whose training the notes do not report."""
+"""Shown in addition: the network without a scheme, ReZero in it without other changes, and SkipInit, whose result the notes omit."""
 RIVALS = ("rezero", "fixup", "fixup_norm", "t_fixup", "t_fixup_norm")
 
 
