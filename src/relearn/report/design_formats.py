@@ -62,8 +62,9 @@ def value_at(values: Mapping[str, Any], key: str) -> Any:
 
 def lines(design: Design, claim: Claim, values: Mapping[str, Any]) -> list[str]:
     """The design as text lines."""
+    size = plural(design.n, design.unit.removesuffix("s"))
     found = [
-        f"design: {design.compares} {plural(design.n, design.unit.removesuffix('s'))}, {three(design.cost_cpu_h)} CPU h ({design.cost_from})",
+        f"design: {design.compares} {size}, {three(design.cost_cpu_h)} CPU h ({design.cost_from})",
         f"free settings: {design.chosen}",
     ]
     for part, measure, planned, achieved in widths(design, claim):

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-
 from relearn.report import classified
 from relearn.report.artefacts import Where
 from relearn.report.cases import NOISE, shown
