@@ -184,7 +184,7 @@ def test_other_suites_and_recipes_do_not_decide(tmp_path):
     trained(tmp_path, "VGG-19-BN", "gradinit", "acc1_frac", [0.4] * 3)
     claim = judged(evidence_of(tmp_path), "first_epoch_accuracy")
     assert claim.verdict == "contradicted"
-    beside = part(claim, "VGG-19-BN: accfinal_frac")
+    beside = part(claim, "VGG-19-BN: accuracy after the first steps")
     assert not beside.decides and beside.interval.estimate == pytest.approx(0.1)
 
 
