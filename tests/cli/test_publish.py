@@ -11,7 +11,7 @@ import pytest
 
 from relearn import cli
 from relearn.cli import code, planned_runs, publish, track
-from relearn.report import artefacts, changes
+from relearn.report import artefacts, changes, published_set
 from relearn.report import runs as report_runs
 from relearn.report.figures import claims_forest
 from relearn.runs import parquet_file, provenance, record, tidy_csv
@@ -34,6 +34,19 @@ def _two_artefacts():
         patched.setattr(artefacts, "load", lambda folders: {name: load(folders)[name] for name in SHOWN})
         patched.setattr(claims_forest, "write", lambda *_: None)
         yield
+
+
+def test_only_an_empty_figure_with_a_series_of_ours_keeps_its_picture(tmp_path: Path) -> None:
+    """``ours`` has a run in a series; ``reported`` a published value, ``aside`` a run in no series, ``gone`` no file."""
+    lines = {"ours": "a,0.5,runs/x", "reported": "a,0.5,", "aside": ",0.5,runs/x"}
+    for kind in ("tables", "figures"):
+        (tmp_path / kind).mkdir()
+    for name in (*lines, "gone"):
+        (tmp_path / f"figures/{name}.png").write_bytes(b"picture")
+        if name in lines:
+            (tmp_path / f"figures/{name}.csv").write_text(f"series,value,runs\n{lines[name]}\n")
+    published_set.gather(tmp_path, empty=[*lines, "gone"])
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["ours.png"]
 
 
 @pytest.fixture

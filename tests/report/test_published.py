@@ -129,6 +129,16 @@ def test_claims_can_be_read_and_a_missing_key_is_named(tmp_path):
         claims.load({"poisoning": tmp_path})
 
 
+def test_the_terms_of_a_study_stand_beside_its_claims(tmp_path):
+    said = "{kind: trained, says: a, source: b, predicate: c}"
+    (tmp_path / "claims.yaml").write_text(f"x: {said}\nterms:\n  T: number of iterations\n")
+    assert list(claims.load({"one": tmp_path})["one"]) == ["x"]
+    assert claims.terms({"one": tmp_path}) == {"one": {"T": "number of iterations"}}
+    known = claims.terms(FOLDERS)
+    assert "tau" in known["gradinit"] and known["robustness"] == {}
+    assert all(isinstance(meaning, str) for terms in known.values() for meaning in terms.values())
+
+
 def test_an_artefact_asks_for_steps_of_its_study():
     for artefact in artefacts.load(FOLDERS).values():
         for row in artefact.rows:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relearn.report import claim_cost, claims_formats, outdated, power, undecided, undecided_formats
-from relearn.report.claims import Claim
+from relearn.report import cases, claim_cost, claims_formats, outdated, power, undecided, undecided_formats
+from relearn.report.claims import LOCAL, Claim
 from relearn.report.comparisons import Comparison, Units
 from relearn.report.designs import Design, Measure
 from relearn.report.runs import Run
@@ -339,6 +339,48 @@ def test_claims_md_claims_json_and_the_page_have_what_would_decide() -> None:
     assert plain["design"]["n"] == 4 and plain["shown"] == claims_formats.effect(one.main)
     mini = claims_beside.with_evidence([told], RUNS, {"s": {"one": DESIGN}}, {"scale": "mini"}, str, {}.get)
     assert "design" not in mini[0].data and "design: " not in claims_formats.markdown(mini, "mini")
+
+
+def test_the_page_says_what_decides_what_is_missing_and_what_its_terms_mean() -> None:
+    shown = part([1.0, 2.0, 4.0], decides=False)
+    local = f"a - b: reproduced for these victims, not decided if victims are drawn, too; {LOCAL}"
+    lacks = ("no runs for A: best", "no runs for A: seconds", "no runs for B: best", "no count of C", local)
+    one = claim(part([1.0, 1.1, 1.2]), shown, missing=lacks, beside=("design: x",))
+    text = claims_formats.markdown([one], "mini", terms={"s": {"T": "iterations"}})
+    assert text.index("- T: iterations") < text.index("| claim | says |")
+    assert "points, claimed > 0 points: reproduced (" in text
+    assert "points, shown only, measured against > 0 points: direction (" in text
+    assert [line for line in text.split("\n") if line.startswith(("- missing", "- limited"))] == [
+        "- missing: no runs for A, B: best",
+        "- missing: no runs for A: seconds",
+        "- missing: no count of C",
+        f"- limited: {local}",
+    ]
+    assert text.index("- a - b: ") < text.index("- design: x"), (
+        "a design without a headline stands behind the numbers"
+    )
+
+
+def test_a_verdict_for_these_victims_asks_for_others_and_not_for_parts_that_are_missing() -> None:
+    lines = [f"{name}: reproduced for these victims; {LOCAL}" for name in "ab"]
+    one = found(claim(part([1.0, 2.0]), verdict="reproduced", missing=tuple(lines)))
+    assert undecided_formats.headline(one).startswith("more victims, that is, networks trained anew")
+    assert "2 parts of the claim are missing" in undecided_formats.headline(replace(one, blocked=("x", "y")))
+
+
+def test_no_effect_lies_outside_of_an_interval_of_equal_numbers() -> None:
+    assert part([0.0] * 3).verdict == "identical"
+    assert not found(claim(part([0.0] * 3), verdict="identical")).needs[0].outside
+    assert found(claim(part([-0.1, -0.1, -0.11]))).needs[0].outside
+
+
+def test_errors_that_are_rounding_look_alike_on_every_machine() -> None:
+    assert cases.shown(4.2e-16) == cases.shown(6.6e-16) == "below 1e-12" and cases.shown(4.2e-9) == "4.2e-09"
+    assert cases.span([1.1e-16, 4.4e-16]) == "below 1e-12"
+    assert (
+        cases.span([2e-16, 5.5e-4]) == "below 1e-12 to 0.00055"
+        and cases.span([1.767, 1.7671], ".3f") == "1.767"
+    )
 
 
 # Settings that have changed since the runs of a claim were made.

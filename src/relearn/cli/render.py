@@ -248,8 +248,11 @@ def _whole(
     deviations, why, others = _deviations(args.params, values, folders, new / "deviations.md")
     settings = _settings(args.params, folders, new / "settings.md")
     entries = {name: errata.load({name: folder}) for name, folder in folders.items()}
+    terms = claims.terms(folders)
     text = {
-        "claims.md": claims_formats.markdown(judged, scale, layout.run, analysis.paragraphs(explained)),
+        "claims.md": claims_formats.markdown(
+            judged, scale, layout.run, analysis.paragraphs(explained), terms
+        ),
         "claims.json": claims_formats.as_json(judged, scale),
         "coverage.csv": table_formats.csv_text(coverage.FIELDS, coverage.table(coverages, scale)),
         "metrics.json": summary.metrics(scale, judged, coverages, tables),
@@ -269,6 +272,7 @@ def _whole(
             errata=entries,
             explained=explained,
             settings=settings,
+            terms=terms,
             layout=layout,
         ),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,22 @@ def cases(evidence: Evidence, protocol: str) -> Cases:
     """All rows of this protocol; none if it was not run."""
     runs = having(select(evidence.runs, {"step": "check_theorems", "protocol": protocol}), "cases.csv")
     return Cases([row for run in runs for row in run.rows("cases.csv")], folders(runs))
+
+
+NOISE = 1e-12
+"""Errors of double precision below it are rounding, which differs between machines."""
+
+
+def shown(value: float, form: str = ".2g") -> str:
+    """An error in this format, or ``below 1e-12`` for one that is mere rounding."""
+    return f"below {NOISE:g}" if abs(value) < NOISE else format(value, form)
+
+
+def span(values: Iterable[float], form: str = ".2g") -> str:
+    """``low to high``, or one number if both look alike."""
+    found = list(values)
+    low, high = shown(min(found), form), shown(max(found), form)
+    return low if low == high else f"{low} to {high}"
 
 
 def number(value: Any) -> float:

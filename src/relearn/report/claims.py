@@ -27,6 +27,8 @@ class Section:
 
 LOCAL = "more victims would decide"
 """Ends the reason of a verdict that is provisional because it holds for these victims only."""
+TERMS = "terms"
+"""Optional key of ``claims.yaml`` beside the claims: abbreviations and names of the study's results with their meanings."""
 KEYS = {"kind", "source", "says", "predicate"}
 FORMERLY = "formerly"
 """Optional: the claim's name in results that were published before it was renamed."""
@@ -117,12 +119,17 @@ def load(folders: Mapping[str, Path]) -> dict[str, dict[str, dict[str, str]]]:
     claims: dict[str, dict[str, dict[str, str]]] = {}
     for study, folder in folders.items():
         path = folder / "claims.yaml"
-        claims[study] = yaml_file.read(path)
+        claims[study] = {name: entry for name, entry in yaml_file.read(path).items() if name != TERMS}
         for name, entry in claims[study].items():
             if set(entry) - {FORMERLY} != KEYS or entry["kind"] not in KINDS:
                 allowed = f"{', '.join(sorted(KEYS))}, perhaps {FORMERLY}; kind one of {', '.join(KINDS)}"
                 raise ValueError(f"{path}: {name}: found {entry}, allowed: {allowed}")
     return claims
+
+
+def terms(folders: Mapping[str, Path]) -> dict[str, dict[str, str]]:
+    """The terms that each study's claims use, with their meanings; see :data:`TERMS`."""
+    return {study: yaml_file.read(folder / "claims.yaml").get(TERMS, {}) for study, folder in folders.items()}
 
 
 def judge_all(
@@ -200,7 +207,8 @@ def judge(finding: Finding, power: Power) -> dict[str, Any]:
     # reproduced needs every part, but a single part contradicts
     if says != "contradicted" or local == deciding:
         missing += tuple(
-            f"{part.name}: holds for these victims, not if victims are drawn, too; {LOCAL}" for part in local
+            f"{part.name}: {part.verdict} for these victims, not decided if victims are drawn, too; {LOCAL}"
+            for part in local
         )
     return {
         "verdict": "underpowered" if reasons else says,

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from relearn.report import verdict_words as words
-from relearn.report.claims import Claim, tally
+from relearn.report.claims import LOCAL, Claim, tally
 from relearn.report.comparisons import Comparison, Exact
 from relearn.report.layout import PIPELINE
 from relearn.report.statistics import Interval
@@ -17,7 +17,21 @@ from relearn.report.table_formats import pipes
 from relearn.report.verdicts import Within
 from relearn.report.views.names import plural
 
+NO_RUNS = "no runs for "
 SHOWN = {"bleu": "BLEU", "nats": "nats", "bits": "bits per character"}  # units shown after an effect
+
+
+READING = (
+    "- effect [95%]: the estimate and its 95% interval. A difference of shares is in percentage points, a ratio has no unit.",
+    "- claimed: the range in which the effect lies if the paper is right.",
+    "- n: the seeds, or the attacked targets and victims, behind the effect; with seeds, also the number of networks compared, if not one.",
+    "- seed: one repetition with its own random numbers. target, victim: the image that an attack aims at, the network that it attacks.",
+    "- shown only: a comparison that does not decide, such as a control; the paper need not claim anything about it.",
+    "- needed: the number of seeds or targets with which the interval would lie on the claimed side in 80% of cases if the claimed effect "
+    "were true. spread: the standard deviation between seeds or targets.",
+    "- half-width: half the width of the 95% interval, as planned from the spread of earlier runs and as achieved.",
+)
+"""What the words of the page mean."""
 
 
 def effect(part: Comparison | Exact | None) -> str:
@@ -81,6 +95,13 @@ def format_claimed(part: Comparison | Exact | None) -> str:
     return f"{side} {shown_in(part)}".rstrip()
 
 
+def judged_as(part: Comparison | Exact) -> str:
+    """What is claimed and the verdict on it; a comparison that does not decide, such as a control, is not itself the paper's claim."""
+    decides = isinstance(part, Exact) or part.decides
+    against = "claimed" if decides else "shown only, measured against"
+    return f"{against} {format_claimed(part)}: {words.label(part.verdict)}"
+
+
 CHECKED = {"reproduced": "holds", "partial": "holds at a smaller size", "contradicted": "fails"}
 
 
@@ -117,9 +138,36 @@ def remarks(claim: Claim) -> list[str]:
     if claim.verdict == "underpowered" and claim.numbers_say:
         lines.append(f"otherwise the verdict by the numbers would be: {claim.numbers_say}")
     if claim.apart:
-        lines.append("each alone: " + ", ".join(f"{name} {verdict}" for name, verdict in claim.apart.items()))
-    lines += (f"missing: {item}" for item in claim.missing)
-    return [*lines, *claim.data.get("outdated", ()), *claim.beside[:1]]
+        lines.append(words.each_alone(claim.apart))
+    return [
+        *lines,
+        *lacking(claim.missing),
+        *claim.data.get("outdated", ()),
+        *(line for line in claim.beside if _decides(line)),
+    ]
+
+
+def _decides(line: str) -> bool:
+    """Whether a line beside a claim says what would decide it; it stands before the comparisons, the others behind them."""
+    return line.startswith("to decide it: ")
+
+
+def background(claim: Claim) -> list[str]:
+    """The lines that stand behind the comparisons: what each of them needs, and the design."""
+    return [line for line in claim.beside if not _decides(line)]
+
+
+def lacking(missing: Iterable[str]) -> list[str]:
+    """``missing: no runs for A, B: what`` once for all networks or tasks that lack the same; ``limited`` to the given victims."""
+    found: dict[
+        str, list[str]
+    ] = {}  # the names by what they lack; an item that is no such part stands for itself
+    for item in missing:
+        name, colon, what = item.removeprefix(NO_RUNS).partition(": ")
+        network = item.startswith(NO_RUNS) and bool(colon)
+        found.setdefault(what if network else item, []).extend([name] * network)
+    items = [f"{NO_RUNS}{', '.join(names)}: {what}" if names else what for what, names in found.items()]
+    return [f"{'limited' if item.endswith(LOCAL) else 'missing'}: {item}" for item in items]
 
 
 def markdown(
@@ -127,12 +175,14 @@ def markdown(
     scale: str,
     link: Callable[[str], str] = PIPELINE.run,
     why: Mapping[tuple[str, str], Sequence[str]] = MappingProxyType({}),
+    terms: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> str:
     """All claims: one table per section, then the details of each claim that has a verdict.
 
     Args:
         link: maps a run's folder to its link; empty if it has none.
         why: paragraphs on the cause of a verdict, by section and id.
+        terms: by section, the terms that its claims use, with their meanings.
     """
     counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in tally(claims).items())
     checks = [claim for claim in claims if claim.kind == "check"]
@@ -143,13 +193,15 @@ def markdown(
     lines = [f"# Claims, scale {scale}", "", head, ""]
     provisional = any(claim.provisional for claim in claims)
     lines += [words.markdown((claim.verdict for claim in claims), provisional), ""]
-    lines += ["docs/verdicts.md explains the intervals and the requirements of a verdict.", ""]
+    lines += [*READING, "", "docs/verdicts.md explains the intervals and the requirements of a verdict.", ""]
     for section in dict.fromkeys(claim.section for claim in claims):
         group = [claim for claim in claims if claim.section == section]
         lines += [f"## {section}", ""]
         if all(claim.verdict == "not_run" for claim in group):
             lines += [f"Not run: {', '.join(claim.id for claim in group)}.", ""]
             continue
+        if terms.get(section):
+            lines += [*(f"- {name}: {meaning}" for name, meaning in terms[section].items()), ""]
         lines += [
             "| claim | says | effect [95%] | claimed | n | verdict |",
             "| --- | --- | --- | --- | --- | --- |",
@@ -181,14 +233,13 @@ def _details(claim: Claim, link: Callable[[str], str], why: Sequence[str]) -> li
     lines += ["", *(f"- {line}" for line in remarks(claim))]
     for part in claim.parts:
         method = part.method if isinstance(part, Comparison) else "exact"
-        aside = "" if isinstance(part, Exact) or part.decides else "additional comparison, not decisive; "
         if isinstance(part, Comparison) and part.spared:
-            aside += f"corrected for {part.among} comparisons, the interval reaches the claimed side; "
-        lines.append(
-            f"- {part.name}: {effect(part)}, claimed {format_claimed(part)}: {part.verdict} ({aside}{method})"
-        )
+            method = (
+                f"corrected for {part.among} comparisons, the interval reaches the claimed side; {method}"
+            )
+        lines.append(f"- {part.name}: {effect(part)}, {judged_as(part)} ({method})")
         lines += [f"  - {note}" for note in part.notes]
-    lines += [f"- {line}" for line in claim.beside[1:]]
+    lines += [f"- {line}" for line in background(claim)]
     if claim.runs:
         lines += ["", f"<details><summary>{plural(len(claim.runs), 'run')}</summary>", ""]
         linked = [run for run in claim.runs if link(run)]

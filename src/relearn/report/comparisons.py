@@ -186,10 +186,7 @@ def paired_difference(
     targets, networks = [target for _, _, target in keys], [(victim, seed) for victim, seed, _ in keys]
     interval = clustered_mean(differences, targets, bounds)
     drawn = _with_victims_drawn(interval, differences, targets, networks)
-    if drawn:
-        percent = 100 if unit == "fraction" else 1
-        ends = f"[{percent * drawn.low:.3g}, {percent * drawn.high:.3g}]"
-        notes = [*notes, f"if victims are drawn, too: {ends}{' points' if percent == 100 else ''}"]
+    points = (100.0, " points") if unit == "fraction" else (1.0, "")
     return Comparison(
         name,
         interval,
@@ -198,7 +195,7 @@ def paired_difference(
         "difference paired by victim, seed and target; bootstrap over targets, for these victims",
         keys,
         _runs([first[pair] for pair in both] + [second[pair] for pair in both]),
-        tuple(notes),
+        (*notes, *_drawn_note(drawn, *points)),
         victims_needed,
         difference=True,
         decides=decides,
@@ -249,14 +246,18 @@ def rate(name: str, trials: Iterable[Trial], claimed: Side, notes: Sequence[str]
     effective = effective_trials(values, targets)[1] if len(set(values)) > 1 else 0.0
     units = Units("targets", _means(values, targets), "share", len(values), effective)
     drawn = _with_victims_drawn(interval, values, targets, [(victim, seed) for victim, seed, _ in keys])
-    if drawn:
-        notes = [
-            *notes,
-            f"if victims are drawn, too: [{100 * max(drawn.low, 0):.3g}, {100 * min(drawn.high, 1):.3g}] %",
-        ]
+    drawn = drawn and replace(drawn, low=max(drawn.low, 0.0), high=min(drawn.high, 1.0))
+    notes = (*notes, *_drawn_note(drawn, 100.0, " %"))
     return Comparison(
-        name, interval, claimed, "fraction", method, keys, runs, tuple(notes), units=units, drawn=drawn
+        name, interval, claimed, "fraction", method, keys, runs, notes, units=units, drawn=drawn
     )
+
+
+def _drawn_note(drawn: Interval | None, factor: float, unit: str) -> list[str]:
+    """A note with the interval for which victims are drawn as well, its ends times ``factor``; none without such an interval."""
+    if drawn is None:
+        return []
+    return [f"if victims are drawn, too: [{factor * drawn.low:.3g}, {factor * drawn.high:.3g}]{unit}"]
 
 
 def _means(values: Sequence[float], targets: Sequence[int]) -> tuple[float, ...]:

@@ -8,10 +8,11 @@ from typing import Any
 
 from relearn.report import distance, power
 from relearn.report.claims import Claim
-from relearn.report.claims_formats import shown_in
+from relearn.report.claims_formats import shown_in, three
 from relearn.report.comparisons import Comparison
 from relearn.report.designs import Design, Measure, planned_half_width
 from relearn.report.verdicts import Within
+from relearn.report.views.names import plural
 
 
 def half_width(part: Comparison) -> float | None:
@@ -61,8 +62,9 @@ def value_at(values: Mapping[str, Any], key: str) -> Any:
 
 def lines(design: Design, claim: Claim, values: Mapping[str, Any]) -> list[str]:
     """The design as text lines."""
+    size = plural(design.n, design.unit.removesuffix("s"))
     found = [
-        f"design: {design.compares} {design.n} {design.unit}, {design.cost_cpu_h:g} CPU h ({design.cost_from})",
+        f"design: {design.compares} {size}, {three(design.cost_cpu_h)} CPU h ({design.cost_from})",
         f"free settings: {design.chosen}",
     ]
     for part, measure, planned, achieved in widths(design, claim):

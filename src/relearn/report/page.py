@@ -45,6 +45,7 @@ def html(
     errata: Mapping[str, Mapping[str, Any]],
     explained: Sequence[Explained] = (),
     settings: Mapping[str, Sequence[SettingsTable]] | None = None,
+    terms: Mapping[str, Mapping[str, str]] | None = None,
     other_deviations: Sequence[Method] = (),
     layout: Layout = PIPELINE,
 ) -> str:
@@ -57,6 +58,7 @@ def html(
         errata: for each study, its entries by id.
         explained: the judged claims that were not reproduced, each with its analysis.
         settings: for each study, the tables of its publication that hold settings.
+        terms: for each study, the terms that its claims use, with their meanings.
         other_deviations: deviations that no parameter shows, from :func:`relearn.report.deviations.methods`.
         layout: where the figures and the linked files are.
     """
@@ -71,6 +73,7 @@ def html(
         errata=errata,
         explained=explained,
         settings=settings or {},
+        terms=terms or {},
         other_deviations=other_deviations,
         layout=layout,
     )

@@ -244,6 +244,7 @@ def _need(part: Comparison, design: Design | None) -> tuple[Need, Power]:
     ends, per, have = part.interval, part.units.per, len(part.units.values)
     one_sided = not isinstance(part.claimed, Within)
     outside = one_sided and claimed is not None and not ends.low <= claimed <= ends.high
+    outside = outside and part.verdict != "identical"  # of equal numbers nothing follows, in either direction
     one = Need(part.name, per, have, need, sd, sd_from, claimed, source, why, shown_in(part), outside)
     return one, power_at
 

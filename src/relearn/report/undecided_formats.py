@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from relearn.report.claims import LOCAL
 from relearn.report.claims_formats import three
 from relearn.report.power import MOST, POWER
 from relearn.report.undecided import GPU_RATIO, Need, Undecided
@@ -25,6 +26,10 @@ def headline(one: Undecided) -> str:
     if not one.needs:
         if one.cpu_s is None:
             # the page lists what is missing above
+            if one.blocked and all(line.endswith(LOCAL) for line in one.blocked):
+                return (
+                    "more victims, that is, networks trained anew: the verdict holds for these victims only"
+                )
             count = len(one.blocked)
             gone = f"{count} parts of the claim are missing" if count > 1 else "".join(one.blocked)
             return "; ".join(part for part in (gone, one.planned) if part) + _place_note(one)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from relearn.report.verdicts import ORDER
 
@@ -34,6 +34,11 @@ assert set(ORDER) < set(MEANINGS)
 def label(name: str) -> str:
     """A verdict or a claim for display: ``not run`` for ``not_run``."""
     return name.replace("_", " ")
+
+
+def each_alone(apart: Mapping[str, str]) -> str:
+    """The verdicts of a claim's networks or tasks, whose names may contain commas, on one line."""
+    return "each alone: " + "; ".join(f"{name}: {label(verdict)}" for name, verdict in apart.items())
 
 
 def explanations(verdicts: Iterable[str] | None = None, provisional: bool = False) -> list[tuple[str, str]]:

@@ -178,6 +178,13 @@ def test_tasks_on_which_no_compared_method_learned_decide_nothing(tmp_path):
 # FreeLB against PGD and FreeAT
 
 
+@pytest.mark.parametrize(
+    ("rank", "word"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")]
+)
+def test_ranks_are_written_as_in_english(rank, word):
+    assert medians.ordinal(rank) == word
+
+
 def tasks_of(root, gaps, **more):
     """FreeLB better than both rivals by these gaps, a task each, seed by seed."""
     for task, gap in zip(("rte", "cola", "mrpc", "sst2"), gaps):
@@ -205,7 +212,16 @@ def test_better_on_a_majority_of_the_tasks(tmp_path, gaps, word, estimate):
     claim = judged(tmp_path, "freelb_beats_pgd")
     assert (claim.verdict, claim.provisional) == (word, False)
     assert claim.main.interval.estimate == pytest.approx(estimate, abs=1e-12)
-    assert [one.decides for one in claim.parts] == [True, *[False] * len(gaps)]
+    assert [one.decides for one in claim.parts] == [True, *[False] * len(gaps) * (len(gaps) > 1)]
+    words = {1: "rte: ", 2: "on most of 2 tasks: ", 3: "on most of 3 tasks: ", 4: "on most of 4 tasks: "}
+    assert words[len(gaps)] in claim.main.name
+    largest = {
+        1: "difference of medians; ",
+        2: "2nd largest of 2",
+        3: "2nd largest of 3",
+        4: "3rd largest of 4",
+    }
+    assert largest[len(gaps)] in claim.main.method
 
 
 def test_the_rival_with_the_better_median_counts_seed_by_seed(tmp_path):
@@ -223,7 +239,7 @@ def test_a_training_that_diverged_answers_one_class(tmp_path):
     claim = judged(tmp_path, "freelb_beats_pgd")
     assert part(claim, "rte").interval.estimate == pytest.approx(0.8 - 0.5)
     assert part(claim, "cola").interval.estimate == pytest.approx(0.1)  # Matthews' coefficient of one class
-    assert "pgd: median 50.0%; 3 of 3 diverged" in part(claim, "rte").notes
+    assert "pgd: median score 50.0%; 3 of 3 diverged" in part(claim, "rte").notes
 
 
 def test_seeds_that_not_all_methods_have_are_left_out(tmp_path):
@@ -274,7 +290,7 @@ def test_it_is_the_difference_of_medians_and_not_of_means(tmp_path):
     found = judged(tmp_path, "mask_reuse").main
     assert found.interval.estimate == pytest.approx(0.8 - 0.79)
     assert found.interval.low < -0.5  # the training that failed is in the interval
-    assert {"freelb: median 80.0%", "freelb_fresh: median 79.0%"} <= set(found.notes)
+    assert {"freelb: median score 80.0%", "freelb_fresh: median score 79.0%"} <= set(found.notes)
 
 
 def test_every_task_with_both_must_agree(tmp_path):
@@ -377,6 +393,14 @@ def test_the_gradient_is_that_of_the_virtual_batch(tmp_path, differences, word, 
     claim = judged(tmp_path, "gradient_equals_virtual_batch")
     assert (claim.verdict, claim.main.failures, claim.main.cases) == (word, failures, 2)
     assert claim.main.full_size
+
+
+def test_differences_that_are_rounding_are_named_once(tmp_path):
+    pretend.Chapter().write(tmp_path)
+    notes = judged(tmp_path, "gradient_equals_virtual_batch").main.notes
+    assert notes == tuple(dict.fromkeys(notes)) and not any(
+        "e-1" in note.replace("1e-12", "") for note in notes
+    )
 
 
 # medians
@@ -562,10 +586,11 @@ def test_notes_are_of_the_methods_that_are_compared(tmp_path):
     increases_of(tmp_path, ("cola",), freelb=1e-4, pgd=2e-4, vanilla=3e-4)
     pretend.several(tmp_path, "cola", vanilla=0.6)
     found = judged(tmp_path)
-    said = {name: f"{name}: median {100 * score:.1f}%" for name, score in scores.items()}
+    said = {name: f"{name}: median score {100 * score:.1f}%" for name, score in scores.items()}
     rivals = [said[name] for name in ("vanilla", "freelb", "pgd", "free_at")]
     assert notes_of(found["freelb_beats_pgd"], "cola: freelb - the better")[:4] == rivals
     for claim, other in (("mask_reuse", "freelb_fresh"), ("yopo_not_better", "yopo_2")):
         assert notes_of(found[claim], "cola: ") == [said["vanilla"], said["freelb"], said[other]]
-    expected = ["freelb: median 0.0001 nats", "vanilla: median 0.0003 nats", said["freelb"], said["vanilla"]]
+    increases = ["freelb: median increase 0.0001 nats", "vanilla: median increase 0.0003 nats"]
+    expected = [*increases, said["freelb"], said["vanilla"]]
     assert notes_of(found["smallest_max_increase"], "cola, radii of pgd: freelb - vanilla") == expected

@@ -184,7 +184,7 @@ def test_other_suites_and_recipes_do_not_decide(tmp_path):
     trained(tmp_path, "VGG-19-BN", "gradinit", "acc1_frac", [0.4] * 3)
     claim = judged(evidence_of(tmp_path), "first_epoch_accuracy")
     assert claim.verdict == "contradicted"
-    beside = part(claim, "VGG-19-BN: accfinal_frac")
+    beside = part(claim, "VGG-19-BN: accuracy after the first steps")
     assert not beside.decides and beside.interval.estimate == pytest.approx(0.1)
 
 
@@ -299,7 +299,7 @@ def test_costs_of_different_machines_are_not_compared(tmp_path, key):
     differ = "the two sides differ in processor, precision or threads"
     assert list(seconds.seeds) == [0, 2] and seconds.notes[-1] == f"without seed 1: {differ}"
     missing = judged(elsewhere(*SEEDS), "beats_metainit").missing
-    assert f"VGG-19: seconds, GradInit / MetaInit: without seed 0, 1, 2: {differ}" in missing
+    assert f"VGG-19: seconds, GradInit / MetaInit: without seeds 0, 1, 2: {differ}" in missing
 
 
 def test_a_cost_that_was_not_measured_is_missing_and_says_why(tmp_path):
@@ -380,7 +380,7 @@ def test_no_warmup_under_adam(tmp_path, ours, warm, cold, word):
     assert claim.verdict == word
     near, worse = claim.parts
     assert near.interval.estimate == pytest.approx(ours - warm)
-    assert near.notes[0] == "adam_lr0.0005_b0.98 against radam_warmup"
+    assert near.notes[0] == "recipes: GradInit adam_lr0.0005_b0.98, Xavier radam_warmup"
     assert all(any("own side is the best of 2" in note for note in one.notes) for one in claim.parts)
     assert near.among == 2  # two comparisons, each against a single recipe
     assert worse.interval.estimate == pytest.approx((cold or -0.1) - ours, abs=0.11)
@@ -428,7 +428,7 @@ def test_the_rate_of_gradinit_is_chosen_by_the_search_and_not_by_the_result(tmp_
             write_run(tmp_path, "train_translation", labels, found, seed=seed, study="gradinit")
     claim = judged(evidence_of(tmp_path), "no_warmup_sgd")
     assert claim.verdict == "contradicted" and claim.main.interval.estimate == pytest.approx(-2.0)
-    assert "GradInit: gradinit_sgd_lr0.05" in claim.main.notes
+    assert "GradInit's initialisation: gradinit_sgd_lr0.05" in claim.main.notes
     (other,) = [part for part in claim.parts if not part.decides]
     assert other.name == "SGD: gradinit_sgd - Admin" and other.interval.estimate == pytest.approx(2.0)
 
@@ -447,7 +447,7 @@ def test_the_share_of_layers_whose_deviation_falls(tmp_path):
     # 32 layers count; the last, of which the deviation doubles, does not
     assert claim.main.interval.estimate == pytest.approx((32 + 30 + 28) / 96)
     assert 0.99 < claim.main.interval.high <= 1.0 and claim.verdict == "inconclusive"
-    assert claim.main.notes[1] == "seed 1: 30 of 32; not conv0.weight, norm0.weight"
+    assert claim.main.notes[1] == "seed 1: 30 of 32; not in conv0.weight, norm0.weight"
 
 
 def test_biases_are_no_layers_and_an_infinite_deviation_does_not_fall(tmp_path):
@@ -596,7 +596,7 @@ def test_a_claim_about_several_networks_says_how_each_did(tmp_path):
     assert claim.verdict == "contradicted"
     assert claim.apart == {"VGG-19": "reproduced", "VGG-19-BN": "contradicted"}
     page = claims_formats.markdown([claim], "mini")
-    assert "- each alone: VGG-19 reproduced, VGG-19-BN contradicted" in page
+    assert "- each alone: VGG-19: reproduced; VGG-19-BN: contradicted" in page
     assert json.loads(claims_formats.as_json([claim], "mini"))["claims"][0]["apart"] == claim.apart
     started(tmp_path / "unmet", above=60.0)
     alone = judged(evidence_of(tmp_path / "unmet"), "first_epoch_accuracy")

@@ -333,11 +333,13 @@ def test_each_attention_has_its_own_best_depth_and_recipe_by_validation(tmp_path
     claim = judged(evidence_of(tmp_path), "expressive")
     first = part(claim, "L2 - DP, best")
     assert first.interval.estimate == pytest.approx(0.0) and claim.verdict == "identical"
-    assert first.notes[0] == f"L2 of 3 layers, {pretend.WARMUP}; DP of 4 layers, {pretend.WARMUP}"
+    assert first.notes[:2] == tuple(
+        f"{one} layers, recipe {pretend.WARMUP}" for one in ("L2 of 3", "DP of 4")
+    )
     trained(tmp_path, "dp", 3, [1.5, 1.8, 1.6])
     assert (
-        part(judged(evidence_of(tmp_path), "expressive"), "L2 - DP, best").notes[1]
-        == "depth by depth: 3: -0.500"
+        part(judged(evidence_of(tmp_path), "expressive"), "L2 - DP, best").notes[2]
+        == "by number of layers: 3: -0.500"
     )
 
 
@@ -471,7 +473,7 @@ def test_a_model_that_stays_at_the_unigrams_fails(tmp_path):
     trained(tmp_path, "dp", 14, [2.89] * 3, recipe=pretend.CONSTANT, outcome="not_converged")
     found = part(judged(evidence_of(tmp_path), "deeper_without_warmup"), "DP deeper")
     assert found.interval.estimate == 1.0
-    assert found.notes[-1] == "14 layers: 0 of 3 diverged, 3 at the unigrams, best test NLL 2.890"
+    assert found.notes[-1] == "14 layers: 0 of 3 diverged, 3 no better than the unigrams, best test NLL 2.890"
 
 
 def test_dot_product_with_the_initialisation_of_l2_is_an_additional_comparison(tmp_path):

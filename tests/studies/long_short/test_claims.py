@@ -91,7 +91,7 @@ def test_cost_grows_with_the_length(tmp_path, slopes, longest, word):
     pretend.curve(tmp_path, slopes=slopes, lengths=(1024, longest))
     claim = judged(tmp_path, "linear_cost")
     assert (claim.verdict, claim.provisional) == (word, False)
-    assert f"lengths: to {longest}; 1 layers of 512" in claim.parts[0].notes
+    assert f"lengths: to {longest}; 1 layer of width 512" in claim.parts[0].notes
     assert len(claim.parts) == 4, "three caches, and full attention"
 
 
@@ -100,7 +100,7 @@ def test_the_time_over_the_lengths_of_the_figure_is_noted(tmp_path):
     pretend.curve(tmp_path, slopes={"long_short_time_slope": 1.6}, lengths=(1024, 8192, 65536))
     claim = judged(tmp_path, "linear_cost")
     assert claim.verdict == "contradicted"
-    assert "long_short_time up to 8192, within figure 5.5: 1.000" in claim.parts[0].notes
+    assert "time, over all lengths up to 8192, those within figure 5.5: power 1.000" in claim.parts[0].notes
 
 
 @pytest.mark.parametrize(("key", "value"), [("dim", 64), ("window", 64), ("segment", 128), ("rank", 2)])
@@ -112,7 +112,9 @@ def test_curves_of_smaller_layers_are_partial_however_long_they_are(tmp_path, ke
 def test_memory_that_was_not_measured_is_missing(tmp_path):
     pretend.curve(tmp_path, slopes={"long_short_memory_slope": None})
     claim = judged(tmp_path, "linear_cost")
-    assert claim.provisional and claim.missing == ("no slope long_short_memory",)
+    assert claim.provisional and claim.missing == (
+        "no power of memory measured, long-short attention, a cache as long as the input",
+    )
     assert claim.parts[0].cases == 1
 
 
@@ -141,6 +143,8 @@ def test_norms_are_aligned_before_training(tmp_path, ratios, values, parameters,
     assert (claim.verdict, claim.provisional) == (word, False)
     assert [one.cases for one in claim.parts] == [6, 6]
     assert claim.parts[0].notes[-1].startswith("networks that were trained, before training: from ")
+    one = f"{ratios[0]:.4f} at every layer"  # the places of numbers that look alike are rounding
+    assert (claim.parts[0].notes[0] == one) is (values is None or values[0] == ratios[0])
 
 
 def test_one_half_of_the_norms_is_provisional(tmp_path):

@@ -242,6 +242,7 @@ def test_removal_is_judged_inside_the_recommended_range_only(judge_study):
     assert claim.main.units.effective == 0  # of all alike, nobody knows how far victims go together
     assert claim.main.notes[:-1] == ("k = 50: 100.00%", "k = 75: 100.00%")
     assert claim.main.notes[-1] == "if victims are drawn, too: [83.2, 100] %"
+    assert claim.main.drawn.high == 1.0  # a share has no end above
 
 
 def test_removal_of_four_of_five_contradicts(judge_study):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from relearn.report import verdict_words
+from relearn.report import claims_formats, verdict_words
 from relearn.report.scoreboard import Row
 from relearn.report.site import board, code_lines
 from relearn.report.site.material import Site, claim_page
@@ -73,11 +73,8 @@ def _remarks(one: Mapping[str, Any]) -> list[str]:
             f"otherwise the verdict by the numbers would be: {verdict_words.label(one['numbers_say'])}"
         )
     if one.get("apart"):
-        lines.append(
-            "each alone: "
-            + ", ".join(f"{name} {verdict_words.label(verdict)}" for name, verdict in one["apart"].items())
-        )
-    return lines + [f"missing: {item}" for item in one.get("missing", ())]
+        lines.append(verdict_words.each_alone(one["apart"]))
+    return lines + claims_formats.lacking(one.get("missing", ()))
 
 
 def _effect(part: Mapping[str, Any]) -> str:

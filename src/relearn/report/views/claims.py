@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from relearn.report import claims_formats as formats
-from relearn.report import verdict_words
 from relearn.report.claims import Claim
 from relearn.report.views import names
 from relearn.report.views.names import plural
@@ -25,11 +24,8 @@ def view(claim: Claim) -> dict[str, Any]:
         "n": formats.numbers(claim),
         "remarks": formats.remarks(claim),
         "parts": [
-            *(
-                f"{part.name}: {formats.effect(part)}, {verdict_words.label(part.verdict)}"
-                for part in claim.parts
-            ),
-            *claim.beside[1:],
+            *(f"{part.name}: {formats.effect(part)}, {formats.judged_as(part)}" for part in claim.parts),
+            *formats.background(claim),
         ],
         "folded": formats.folded(claim.runs),
         "counted": f"{plural(len(claim.parts), 'comparison')}, {plural(len(claim.runs), 'run')}",

@@ -45,6 +45,7 @@ class Material:
     errata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     explained: Sequence[Explained] = ()
     settings: Mapping[str, Sequence[SettingsTable]] = field(default_factory=dict)
+    terms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     other_deviations: Sequence[Method] = ()
     layout: Layout = PIPELINE
 
@@ -62,6 +63,7 @@ def view(about: About, material: Material) -> dict[str, Any]:
     return {
         "about": about,
         "claims": judged,
+        "terms": material.terms.get(about.name, {}),
         "silent": silent,
         "tally": _tally(judged, silent),
         "explained": [one for one in material.explained if one.claim.section == about.name],

@@ -17,10 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-import numpy as np
-
 from relearn.report import classified
 from relearn.report.artefacts import Where
+from relearn.report.cases import NOISE, shown
 from relearn.report.comparisons import Comparison, Exact, Finding, finding
 from relearn.report.quantities import Evidence
 from relearn.report.runs import folders, having, select
@@ -94,14 +93,20 @@ def freelb_beats_pgd(evidence: Evidence) -> Finding:
             else:
                 missing.append(f"no seed with all of {OURS}, {', '.join(RIVALS)} on {task}")
     judged = [task for task in pairs if counts(evidence, task, RIVALS)] or list(pairs)
-    name = f"{OURS} - the better of {' and '.join(RIVALS)}, on most of {len(judged)}: {', '.join(judged)}"
-    notes = [_left_out(task) for task in pairs if task not in judged] + [RTE] * ("rte" in judged)
+    lead = f"{OURS} - the better of {' and '.join(RIVALS)}"
+    name = f"{lead}, on most of {len(judged)} tasks: {', '.join(judged)}"
+    alone = ""  # of a single task the comparison that decides is its own
+    if len(judged) == 1:
+        (alone,) = judged
+        name = f"{alone}: {lead}"
+    notes = [_summary(evidence, alone, method) for method in (VANILLA, OURS, *RIVALS)] if alone else []
+    notes += [_left_out(task) for task in pairs if task not in judged] + [RTE] * ("rte" in judged)
     main = medians.most(
         name, {task: pairs[task] for task in judged}, AT_LEAST, role=STEP, notes=notes, among=len(RIVALS)
     )
     beside = [
         medians.most(
-            f"{task}: {OURS} - the better of {' and '.join(RIVALS)}",
+            f"{task}: {lead}",
             {task: pair},
             AT_LEAST,
             role=STEP,
@@ -110,6 +115,7 @@ def freelb_beats_pgd(evidence: Evidence) -> Finding:
             among=len(RIVALS),
         )
         for task, pair in pairs.items()
+        if task != alone
     ]
     updates = [
         medians.most(
@@ -224,7 +230,7 @@ def smallest_max_increase(evidence: Evidence) -> Finding:
             for rival, theirs in zip(COMPARED, rivals):
                 name = f"{task}, radii of {reference}: {OURS} - {rival}"
                 notes = [
-                    f"{one.network.split('/')[2]}: median {median(one.values.values()):.3g} nats"
+                    f"{one.network.split('/')[2]}: median increase {median(one.values.values()):.3g} nats"
                     for one in (ours, theirs)
                     if one.values
                 ]
@@ -260,7 +266,10 @@ def gradient_equals_virtual_batch(evidence: Evidence) -> Finding:
     if not rows:
         return Finding(missing=["no run of check_gradient"])
     apart = [float(row["difference"]) for row in rows]
-    notes = [f"{row['case']}, {row['passes']} passes: {gap:.1e}" for row, gap in zip(rows, apart)]
+    notes = [f"{row['case']}, {row['passes']} passes: {shown(gap, '.1e')}" for row, gap in zip(rows, apart)]
+    if all(gap < NOISE for gap in apart):  # NaN is not
+        kinds = dict.fromkeys(str(row["case"]).partition(",")[0] for row in rows)
+        notes = [f"every difference, relative to the largest entry, is below {NOISE:g}: {', '.join(kinds)}"]
     words = f"the accumulated gradient equals the virtual batch's within {EQUAL:g}"
     failures = sum(not gap <= EQUAL for gap in apart)  # NaN fails
     return Finding([Exact(words, len(rows), failures, True, folders(runs), tuple(notes))])
@@ -311,12 +320,10 @@ def _ordered(tasks: set[str]) -> list[str]:
 
 
 def _summary(evidence: Evidence, task: str, method: str) -> str:
-    """Summary of a method's runs, e.g. ``freelb: median 88.1%; 1 of 5 not converged``."""
+    """Summary of a method's runs, e.g. ``freelb: median score 88.1%; 1 of 5 not converged``; the median is over seeds."""
     one = _score(evidence, task, method)
-    number = (
-        [f"median {100 * float(np.median(list(one.values.values()))):.1f}%"] if one.values else ["not run"]
-    )
-    return f"{method}: {'; '.join([*number, *classified.lost(_ends(evidence, task, method))])}"
+    middle = f"median score {100 * median(one.values.values()):.1f}%" if one.values else "not run"
+    return f"{method}: {'; '.join([middle, *classified.lost(_ends(evidence, task, method))])}"
 
 
 def _left_out(task: str) -> str:

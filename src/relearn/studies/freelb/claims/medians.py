@@ -98,6 +98,12 @@ def best(name: str, samples: Sequence[Sample]) -> Sample:
     return Sample(name, values, tuple(run for one in samples for run in one.runs))
 
 
+def ordinal(rank: int) -> str:
+    """``1st``, ``2nd``, ``11th``."""
+    tens = 10 <= rank % 100 < 20
+    return f"{rank}{'th' if tens else {1: 'st', 2: 'nd', 3: 'rd'}.get(rank % 10, 'th')}"
+
+
 def most(
     name: str,
     pairs: Mapping[str, tuple[Sample, Sample]],
@@ -137,9 +143,13 @@ def most(
     estimates = [one.estimate for one in tasks]
     low, estimate, high = (sorted(ends)[-rank] for ends in (lows, estimates, highs))
     interval = Interval(estimate, low, high, tasks[0].freedom)
-    method = f"difference of medians, the {rank}. largest of {count}; {METHOD}"
-    method += "; each task's ends corrected for the number of tasks" * (count > 1)
-    notes = [*notes, *(f"{task}: {paired_note(column, unit)}" for task, column in zip(pairs, paired))]
+    method = "difference of medians"
+    if count > 1:
+        ordered = f", of which the {ordinal(rank)} largest of {count} counts"
+        method += f" on each task{ordered}; each task's ends corrected for the number of tasks"
+    method += f"; {METHOD}"
+    lead = (f"{task}: " if count > 1 else "" for task in pairs)
+    notes = [*notes, *(f"{task}{paired_note(column, unit)}" for task, column in zip(lead, paired))]
     notes += [f"{task}: {COARSE}" for task, one in zip(pairs, coarse) if one]
     # the decisive task, whose difference is the reported statistic, determines how many more seeds are needed
     decisive = np.argsort(estimates)[-rank]

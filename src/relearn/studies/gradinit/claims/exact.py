@@ -87,9 +87,9 @@ def _shares(
         counts.append(len(layers))
         runs += [pair[start].folder for start in (before, after)]
         rest = [name for name in layers if name not in fell]
-        notes.append(
-            f"seed {seed}: {len(fell)} of {len(layers)}" + (f"; not {', '.join(rest[:4])}" if rest else "")
-        )
+        more = f" and {len(rest) - 4} more" if len(rest) > 4 else ""
+        not_in = f"; not in {', '.join(rest[:4])}{more}" if rest else ""
+        notes.append(f"seed {seed}: {len(fell)} of {len(layers)}{not_in}")
     return (
         {seed: sum(own) / len(own) for seed, own in found.items()},
         tuple(runs),

@@ -70,7 +70,8 @@ def cost_ratio(
     notes = [f"seconds without {', '.join(late)}: resumed, only the last attempt was timed"] if late else []
     if apart := sorted(seeds - {seed for seed, _ in pairs}):
         listed = ", ".join(map(str, apart))
-        notes.append(f"without seed {listed}: the two sides differ in processor, precision or threads")
+        seeds_out = f"seed{'s' * (len(apart) > 1)} {listed}"
+        notes.append(f"without {seeds_out}: the two sides differ in processor, precision or threads")
     left, right = (
         sample(Evidence(run for pair in pairs for run in found[pair]), kind, network=where["network"])
         for (kind, where), found in zip((ours, theirs), sides)
@@ -139,7 +140,8 @@ def _first_steps(
         )
         for start in ("gradinit", "kaiming")
     )
-    when = "first epoch at the published size" if decides else f"{metric} after the first steps"
+    words = "accuracy" if unit == "fraction" else "training loss"
+    when = "first epoch at the published size" if decides else f"{words} after the first steps"
     name = f"{network}: {when}, GradInit - Kaiming"
     role = "first_epoch" if decides else ""
     return difference(name, ours, theirs, claimed, unit=unit, role=role, decides=decides)

@@ -55,7 +55,7 @@ def no_warmup_adam(evidence: Evidence) -> Finding:
                 *(near, ours, warm, Above(-WITHIN, strict=False)),
                 unit="bleu",
                 role="translation",
-                notes=[f"{ours_recipe} against {warm_recipe}"],
+                notes=[f"recipes: GradInit {ours_recipe}, Xavier {warm_recipe}"],
                 among=warm_count,
                 own=ours_count,
             ),
@@ -63,7 +63,7 @@ def no_warmup_adam(evidence: Evidence) -> Finding:
                 *(worse, cold, ours, Below(0.0)),
                 unit="bleu",
                 role="translation",
-                notes=[f"{cold_recipe} against {ours_recipe}"],
+                notes=[f"recipes: Xavier {cold_recipe}, GradInit {ours_recipe}"],
                 among=cold_count,
                 own=ours_count,
             ),
@@ -87,7 +87,7 @@ def no_warmup_sgd(evidence: Evidence) -> Finding:
     ours = found.pop(chosen, Sample("post_ln", {}, ()))
     name = "SGD: GradInit - Admin"
     against = partial(difference, right=theirs, claimed=Above(0.0), unit="bleu", role="translation")
-    notes = [f"Admin: {recipe}", *([f"GradInit: {chosen}"] if found else [])]
+    notes = [f"Admin's recipe: {recipe}", *([f"GradInit's initialisation: {chosen}"] if found else [])]
     main = against(name, ours, notes=notes, among=among)
     others = [against(f"SGD: {start} - Admin", one, decides=False) for start, one in found.items()]
     return finding({name: main}, others)

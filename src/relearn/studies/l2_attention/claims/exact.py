@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from relearn.report.artefacts import Where
-from relearn.report.cases import cases, number
+from relearn.report.cases import cases, number, shown, span
 from relearn.report.comparisons import Exact, Finding
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, folders, having, select
@@ -166,7 +166,7 @@ def invertible(evidence: Evidence) -> Finding:
             missing.append(f"no runs for figure 3, {attention}")
             continue
         held = [error < INVERTED if least else error > LOST for _, error in errors]
-        notes = [f"c = {c:g}: {error:.2g}" for c, error in errors]
+        notes = [f"c = {c:g}: {shown(error)}" for c, error in errors]
         notes += _other_ranges(runs) + _other_sizes(evidence, attention, least)
         size = {"length": 64, "dim": 64, "heads": 8, "batch": 128}
         whole = all(_sized(run, size) for run in runs) and {c for c, _ in errors} == set(CS)
@@ -195,9 +195,7 @@ def _other_ranges(runs: Sequence[Run]) -> list[str]:
             by_spread.setdefault(float(row["spread"]), []).append(number(row["error_max"]))
     if not by_spread:
         return []
-    ranges = [
-        f"±{spread:g}: {min(found):.2g} to {max(found):.2g}" for spread, found in sorted(by_spread.items())
-    ]
+    ranges = [f"±{spread:g}: {span(found)}" for spread, found in sorted(by_spread.items())]
     return [f"in addition, inputs of other ranges: {', '.join(ranges)}"]
 
 
@@ -207,10 +205,7 @@ def _other_sizes(evidence: Evidence, attention: str, least: bool) -> list[str]:
     if not errors:
         return []
     held = sum(error < INVERTED if least else error > LOST for error in errors)
-    return [
-        f"in addition, other N and D (figure 6): {held} of {len(errors)} hold,"
-        f" errors {min(errors):.2g} to {max(errors):.2g}"
-    ]
+    return [f"in addition, other N and D (figure 6): {held} of {len(errors)} hold, errors {span(errors)}"]
 
 
 def untied_not_lipschitz(evidence: Evidence) -> Finding:

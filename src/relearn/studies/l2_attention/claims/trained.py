@@ -18,6 +18,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, folders, select
 from relearn.report.seeds import Sample, difference, level, sample
 from relearn.report.verdicts import Above, Below, Side
+from relearn.report.views.names import plural
 from relearn.studies.l2_attention.claims import recipes
 
 BEST, HONEST = "train_char_lm.test_nll_best_nats", "train_char_lm.test_nll_nats"
@@ -91,7 +92,10 @@ def expressive(evidence: Evidence) -> Finding:
                 if left != right
                 else f"{NAMES[left]}: deepest - {SHALLOW} layers"
             )
-            notes = [f"{NAMES[left]} of {m} layers, {first}; {NAMES[right]} of {n} layers, {second}"]
+            notes = [
+                f"{NAMES[kind]} of {plural(layers, 'layer')}, recipe {recipe or 'unnamed'}"
+                for kind, layers, recipe in ((left, m, first), (right, n, second))
+            ]
             if left != right and metric == BEST:
                 notes += _by_depth(evidence, left, right)
             part = difference(
@@ -125,7 +129,7 @@ def _by_depth(evidence: Evidence, left: str, right: str) -> list[str]:
         ours, theirs = (sample_of(evidence, kind, layers, WARMUP)[1] for kind in (left, right))
         part = difference("", ours, theirs, Above(0.0))
         differences += [f"{layers}: {part.interval.estimate:+.3f}"] if part else []
-    return [f"depth by depth: {', '.join(differences)}"] if differences else []
+    return [f"by number of layers: {', '.join(differences)}"] if differences else []
 
 
 def deeper_without_warmup(evidence: Evidence) -> Finding:
@@ -147,7 +151,7 @@ def deeper_without_warmup(evidence: Evidence) -> Finding:
         own = _ended(evidence, attention)
         part = level(name, own, ALWAYS, role="language", notes=_outcomes(evidence, attention))
         parts.append(part)
-        missing += [] if part else [f"no runs for {attention} at {DEEPEST} layers"]
+        missing += [] if part else [f"no runs for {NAMES[attention]} of {DEEPEST} layers"]
     parts += [replace(control, decides=False)] if control else []
     for attention in ("dp", CONTROL, "l2_tied", "contractive"):
         deep, tenth = (sample_of(evidence, attention, layers, FIXED)[1] for layers in (DEEPEST, TENTH))
@@ -205,7 +209,7 @@ def _outcomes(evidence: Evidence, attention: str) -> Sequence[str]:
     for layers, runs in language_runs(evidence, attention, FIXED).items():
         lost = sum(run.diverged for run in runs)
         idle = sum(run.outcome == "not_converged" for run in runs)
-        stayed = f", {idle} at the unigrams" if idle else ""
+        stayed = f", {idle} no better than the unigrams" if idle else ""
         values = [value for run in runs if (value := run.metrics.get(BEST.partition(".")[2])) is not None]
         best = f", best test NLL {min(values):.3f}" if values else ""
         lines.append(f"{layers} layers: {lost} of {len(runs)} diverged{stayed}{best}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from relearn.report.cases import Row, cases, counter_example
+from relearn.report.cases import Row, cases, counter_example, span
 from relearn.report.comparisons import Exact, Finding
 from relearn.report.quantities import Evidence
 from relearn.report.runs import folders, having, select
+from relearn.report.views.names import plural
 from relearn.studies.lipsformer.claims import trained
 
 OURS = "LipsFormer-"
@@ -18,6 +19,12 @@ SIZED = tuple(
 )
 LARGEST = f"{OURS}Swin-L++"
 WITHIN = 0.03  # relative tolerance on the printed multiply-adds
+KINDS = {
+    "dense": "full convolution",
+    "depth_wise": "depth-wise convolution",
+    "equal": "convolution of equal weights",
+}
+"""Windows that overlap."""
 NO_OVERLAP = ("linear", "patches", "merging", "point_wise")
 ONE = 1e-4  # the iteration may underestimate the largest singular value by this
 ROUNDING = 1e-9
@@ -112,10 +119,11 @@ def theorem_2(evidence: Evidence) -> Finding:
         if worst is not None:
             notes.append(f"left out: {what}: norm {worst['norm']:.4g}, printed {worst['printed']:.4g}")
     blocks = type(found)([row for row in found.rows if row["case"] in BLOCKS], found.runs)
+    whole = [row for row in blocks.rows if _of_a_network(row)]
     measured = [
-        f"{row['network']}: product of its blocks' norms {row['product']:.4g}, kappa {row['kappa']:.4g}"
-        for row in blocks.rows
-        if _of_a_network(row)
+        line
+        for words, key in (("product of its blocks' norms", "product"), ("kappa", "kappa"))
+        for line in _over_seeds(((f"{row['network']}: {words} {{}}", row) for row in whole), key, ",.4g")
     ]
     return Finding(
         [
@@ -150,6 +158,14 @@ def _of_networks(rows: Sequence[Row], over: str, under: str) -> list[str]:
     return [f"{name}: largest share {share:.4g}" for name, share in found.items()]
 
 
+def _over_seeds(rows: Iterable[tuple[str, Row]], key: str = "norm", form: str = ".3f") -> list[str]:
+    """One line for each text, with the range of a column over the seeds in place of its ``{}``."""
+    found: dict[str, list[float]] = {}
+    for text, row in rows:
+        found.setdefault(text, []).append(float(row[key]))
+    return [text.format(span(values, form)) for text, values in found.items()]
+
+
 def spectral_init(evidence: Evidence) -> Finding:
     """Linear layers and convolutions with non-overlapping windows start with norm 1; with overlapping windows the corrected limit holds."""
     found = cases(evidence, "spectral_start")
@@ -157,17 +173,20 @@ def spectral_init(evidence: Evidence) -> Finding:
         return Finding(missing=["no runs for the spectral start"])
     apart = type(found)([row for row in found.rows if row["case"] in NO_OVERLAP], found.runs)
     over = type(found)([row for row in found.rows if row["case"] not in NO_OVERLAP], found.runs)
-    notes = [
-        f"{row['case']}, {row['channels']} channels, kernel {row['kernel']}: norm {row['norm']:.3f}"
-        for row in over.rows
-        if row["start"] == "flattened" and not _of_a_network(row)
-    ]
+    single = [row for row in over.rows if row["start"] == "flattened" and not _of_a_network(row)]
+    notes = _over_seeds(
+        (
+            f"{KINDS[row['case']]}, {plural(row['channels'], 'channel')}, kernel {row['kernel']}: norm {{}}",
+            row,
+        )
+        for row in single
+    )
     wide = [row for row in over.rows if _of_a_network(row)]
     if wide:
         norms = [row["norm"] for row in wide]
         notes.append(
             f"{len(wide)} such convolutions of {', '.join(dict.fromkeys(row['network'] for row in wide))}:"
-            f" norms {min(norms):.3f} to {max(norms):.3f}, so not every affine layer starts 1-Lipschitz"
+            f" norms {span(norms, '.3f')}, so not every affine layer starts 1-Lipschitz"
         )
     return Finding(
         [

@@ -11,6 +11,7 @@ from relearn.report.derived import rows_of
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, folders, having, select
 from relearn.report.statistics import log_slope
+from relearn.report.views.names import plural
 
 LINEAR, QUADRATIC = 1.15, 1.7  # log-log slopes: at most, at least
 FIGURE_ENDS = 14_336  # length; figure 5.5
@@ -45,16 +46,17 @@ def linear_cost(evidence: Evidence) -> Finding:
         return Finding(missing=["no runs for the curves of figure 5.5"])
     parts, missing = [], []
     for words, attention, what, good in CLAIMED:
-        names = [f"{attention}_{one}" for one in what]
-        slopes = {name: [run.metrics.get(f"{name}_slope") for run in runs] for name in names}
-        found = [f"{name}: {value:.3f}" for name in names for value in slopes[name] if value is not None]
-        missing += [f"no slope {name}" for name in names if None in slopes[name]]
+        slopes = {one: [run.metrics.get(f"{attention}_{one}_slope") for run in runs] for one in what}
+        found = [f"{one}: power {value:.3f}" for one in what for value in slopes[one] if value is not None]
+        kind = words.partition(":")[0]
+        missing += [f"no power of {one} measured, {kind}" for one in what if None in slopes[one]]
         if found:
-            failures = sum(not good(value) for name in names for value in slopes[name] if value is not None)
+            failures = sum(not good(value) for one in what for value in slopes[one] if value is not None)
             whole = all(_published(run) and _longest(run, OURS) >= LONGEST for run in runs)
             reached = ", ".join(f"to {_longest(run, attention)}" for run in runs)
             sizes = ", ".join(
-                f"{run.settings.get('layers')} layers of {run.settings.get('dim')}" for run in runs
+                f"{plural(run.settings.get('layers') or 0, 'layer')} of width {run.settings.get('dim')}"
+                for run in runs
             )
             notes = (*found, *_as_in_figure(runs, attention), f"lengths: {reached}; {sizes}")
             parts.append(Exact(words, len(found), failures, whole, folders(runs), notes))
@@ -69,7 +71,8 @@ def _as_in_figure(runs: Sequence[Run], attention: str) -> list[str]:
         own = [row for row in own if row["batch"] == own[0]["batch"]]
         line = {row["length"]: math.log(row["step_s"]) for row in own if row["length"] <= FIGURE_ENDS}
         if len(line) > 1:
-            notes.append(f"{attention}_time up to {max(line):.0f}, within figure 5.5: {log_slope(line):.3f}")
+            reach = f"over all lengths up to {max(line):.0f}, those within figure 5.5"
+            notes.append(f"time, {reach}: power {log_slope(line):.3f}")
     return notes
 
 
@@ -144,7 +147,8 @@ def _ratios(runs: Sequence[Run]) -> dict[str, float]:
 
 def _spread(ratios: Mapping[str, float]) -> str:
     least, most = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
-    return f"from {ratios[least]:.4f} ({least}) to {ratios[most]:.4f} ({most})"
+    low, high = f"{ratios[least]:.4f}", f"{ratios[most]:.4f}"
+    return f"{low} at every layer" if low == high else f"from {low} ({least}) to {high} ({most})"
 
 
 def lra_flops(evidence: Evidence) -> Finding:

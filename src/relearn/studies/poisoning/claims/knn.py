@@ -128,7 +128,7 @@ def _best_k(name: str, trials: list[Trial], normalised: dict[int, float]) -> Com
     notes = [
         f"mean MCC {float(values[:, best].mean()):.3f} at k = {ks[best]}, swept: {', '.join(map(str, ks))}"
     ]
-    for words, (least, most) in (("claimed", RECOMMENDED_K), ("caption", CAPTION_K)):
+    for words, (least, most) in (("claimed", RECOMMENDED_K), ("the caption's", CAPTION_K)):
         share = float(sum(s for s, ratio in zip(shares, ratios) if least <= ratio <= most))
         inside = "inside" if least <= ratios[best] <= most else "outside"
         notes.append(
@@ -181,4 +181,8 @@ def _replicated(name: str, trials: list[Trial]) -> Comparison | None:
         each = [[t.value for t in side if t.balance == balance] for side in sides]
         shares = " against ".join(f"{100 * np.mean(v):.1f}%" if v else "none" for v in each)
         notes.append(f"n/N = {balance:.2g}: {shares}")
+    if any(trial.value > 1 for trial in few):
+        notes.append(
+            "net of the control, a share can exceed 100%: the control was misled where the attack was not"
+        )
     return paired_difference(name, *sides, Above(0.0), bounds=NET, notes=notes)
