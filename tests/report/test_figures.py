@@ -107,6 +107,34 @@ def test_the_chance_level_is_given_if_points_have_one(figure: Artefact) -> None:
     )
 
 
+def test_panels_that_were_not_run_and_own_rows_of_the_caption_are_named() -> None:
+    profile = every_artefact()["zhu2022.fig4.1"]
+    some = [{"panel": one.id, "series": row.id} for one in profile.columns[:4] for row in profile.rows]
+    assert figures.missing(profile, some, Evidence([])) == ["ResNet-50, BN", "ResNet-50, linear"]
+    bars = every_artefact()["zhu2022.fig2.7"]
+    drawn = [{"series": row.id, "source": "measured", "status": "measured"} for row in bars.rows[:2]]
+    gone = [{"series": row.id, "source": "measured", "status": "not_run"} for row in bars.rows[2:]]
+    assert figures.missing(bars, drawn + gone, Evidence([])) == ["Several layers, as released"]
+    depths = every_artefact()["addition.layer_scale_accuracy"]  # a row and a panel can have one id
+    assert figures.missing(depths, [{"panel": "fixup", "series": "rezero"}], Evidence([]))[-3:] == [
+        column.title for column in depths.columns if column.id != "fixup"
+    ]
+    curves = every_artefact()["kim2020.fig4"]  # a panel is a row, and a published line is no run
+    own = [{"panel": row.id, "series": 1} for row in curves.rows[1:]]
+    lines = [*own, {"panel": curves.rows[0].id, "series": "paper"}]
+    assert figures.missing(curves, lines, Evidence([])) == [curves.rows[0].title]
+
+
+def test_bands_of_one_colour_differ_in_their_filling() -> None:
+    axes = empty_figure(3.0).subplots()
+    ends = [{**point(2, 0.4, 0.6), "x": x} for x in (0, 1)]
+    for hatch in ("", style.HATCH):
+        style.band(axes, ends, "x", "#DE8F05", hatch=hatch)
+    filled, hatched = axes.collections
+    assert (filled.get_hatch(), hatched.get_hatch()) == (None, style.HATCH)
+    assert hatched.get_facecolor()[0, 3] < filled.get_facecolor()[0, 3] < hatched.get_edgecolor()[0, 3]
+
+
 RED = (255, 0, 0)
 
 

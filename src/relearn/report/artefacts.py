@@ -34,7 +34,8 @@ class Row:
     published file if it differs from the title. ``best_over`` is a label: runs are grouped by it and only the group
     with the best mean counts, as when a paper reports its best setting; best by the quantity ``best_by``, or by the
     column's own, in the column's direction. ``absent`` says why no run can fill the row ("not built here"); its cells
-    still count as published cells.
+    still count as published cells. ``in_caption`` marks an own row that the caption of a figure names: the figure says so if
+    it was not run.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Row:
     best_over: str | None = None
     best_by: str | None = None
     absent: str = ""
+    in_caption: bool = False
 
     def applies(self, column: str) -> bool:
         return self.only is None or column in self.only

@@ -8,7 +8,15 @@ from relearn.report import coverage
 from relearn.studies.gradinit.figures import heat_map, layer_profile, learning_curves
 
 from ...report.conftest import chapter, evidence_of
-from ...report.drawn import check_cells, check_equal_files, check_panels, labels, words
+from ...report.drawn import (
+    check_cells,
+    check_equal_files,
+    check_nothing_is_covered,
+    check_panels,
+    drawn_of,
+    labels,
+    words,
+)
 from . import fake_records as pretend
 
 FIGURES = {name: one for name, one in chapter("gradinit").items() if one.kind == "figure"}
@@ -45,6 +53,16 @@ def test_every_figure_is_drawn_with_and_without_runs(name, gradinit, tmp_path):
 
 def test_equal_records_give_equal_files(gradinit, tmp_path):
     check_equal_files("zhu2022.fig4.2", gradinit, tmp_path)
+
+
+def test_networks_that_were_not_run_have_no_empty_panels(tmp_path):
+    pretend.gradients(tmp_path, "ResNet-110-BN", "kaiming", pretend.layers("ResNet-110-BN", False))
+    check_panels("zhu2022.fig4.1", evidence_of(tmp_path), 4, gaps=0)
+
+
+@pytest.mark.parametrize("name", ["zhu2022.fig4.1", "zhu2022.fig4.9"])
+def test_titles_fit_above_their_panels(name, gradinit):
+    check_nothing_is_covered(drawn_of(name, gradinit))
 
 
 def profile(name, evidence, panel, series):

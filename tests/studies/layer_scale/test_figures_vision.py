@@ -1,8 +1,10 @@
 """The figures of qi2023 and touvron2021 over trainings show what the records say, and say what was not run."""
 
+import itertools
 import math
 
 import pytest
+from matplotlib.colors import to_rgb
 
 from ...report import fake_vision as pretend
 from ...report.conftest import chapter, evidence_of
@@ -171,6 +173,12 @@ def test_branches_are_of_the_greatest_depth_that_both_have(tmp_path):
     assert {p["value"] for p in start} == {0.5e-4}
     drawn = drawn_of("addition.layer_scale_branches", evidence_of(tmp_path))
     assert labels(drawn) == ["Pre-norm", "LayerScale, 1e-4"] and "Block of 24" in words(drawn)
+
+
+def test_schemes_whose_lines_coincide_have_colours_far_apart(whole):
+    lines = drawn_of("addition.layer_scale_branches", whole).axes[-1].get_lines()
+    colours = [to_rgb(one.get_color()) for one in lines]
+    assert len(colours) > 3 and min(math.dist(*pair) for pair in itertools.combinations(colours, 2)) > 0.28
 
 
 def test_a_ratio_that_is_not_finite_is_left_out(tmp_path):

@@ -92,7 +92,7 @@ def test_with_is_solid_and_without_is_dashed(whole):
     drawn = drawn_of("zhu2022.fig5.3", whole)
     dashed = {handle.get_label(): handle.get_linestyle() for handle in drawn.legends[0].legend_handles}
     assert {name for name, style in dashed.items() if style == "--"} == {
-        *("enwik8, without DualLN: keys, loss", "warandpeace, without DualLN: keys, loss")
+        *("enwik8, without DualLN: keys, loss", "War and Peace, without DualLN: keys, loss")
     }
     assert dashed["enwik8, with DualLN: keys, loss"] == "-"
 

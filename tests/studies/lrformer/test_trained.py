@@ -1,5 +1,6 @@
 """ye2023's trained part: its claim reproduced, contradicted, missing and underpowered; tables and figures of uncertainty."""
 
+import itertools
 import math
 
 import numpy as np
@@ -274,3 +275,10 @@ def test_distances_show_mean_and_range_of_the_seeds_by_space(tmp_path):
     pretend.uncertainty(tmp_path, "lrsa_dense")
     found = entropy_distance.points(artefact, evidence_of(tmp_path))
     assert {p["variance"] for p in found if p["series"] == "lrsa_dense"} == {None}
+
+
+def test_labels_of_the_distance_do_not_overlap(study):
+    drawn = drawn_of("addition.lrformer_distance", study)
+    drawn.draw_without_rendering()
+    labels = [axes.xaxis.label.get_window_extent() for axes in drawn.axes]
+    assert len(labels) == 4 and all(one.x1 < other.x0 for one, other in itertools.pairwise(labels))

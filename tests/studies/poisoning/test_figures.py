@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from relearn.report.figures.style import HATCH
 from relearn.report.statistics import wilson
 from relearn.studies.poisoning.figures import bars, knn_sweep
 
@@ -171,6 +172,13 @@ def test_six_panels_and_what_was_not_run(evidence, make_study):
     assert len(figure.axes) == 6 and not any(said(axes) for axes in figure.axes)
     left = chosen(knn_sweep.points(SWEEP, evidence), along="k")
     assert [said(axes) for axes in knn_sweep.draw(SWEEP, left).axes] == [False, True] * 3
+
+
+def test_bands_with_and_without_replication_can_be_told_apart(evidence):
+    figure = knn_sweep.draw(SWEEP, knn_sweep.points(SWEEP, evidence))
+    for left, right in zip(figure.axes[::2], figure.axes[1::2]):
+        assert {band.get_hatch() for band in left.collections} == {None}
+        assert {band.get_hatch() for band in right.collections} == {None, HATCH}
 
 
 def said(axes):

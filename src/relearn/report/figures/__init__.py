@@ -1,7 +1,8 @@
 """One module per figure: ``points`` collects the data, ``draw`` plots nothing else; the points are also written as CSV.
 
 A point's ``pictures`` are drawn but not written to the CSV. Figures are byte-stable: equal points give
-equal files. A module's ``BARS`` says what its bars and bands are; the line below the figure shows it.
+equal files. A module's ``BARS`` says what its bars and bands are, and its ``NOTE`` what else a
+reader must know; the line below the figure shows both.
 """
 
 from __future__ import annotations
@@ -57,13 +58,23 @@ def prepare(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str]
     module = importlib.import_module(renderers[artefact.renderer])
     points = module.points(artefact, evidence)
     sizes = foot.sizes(points, evidence) if getattr(module, "NAMES_NETWORKS", False) else ""
-    drawn = {value for point in points for value in point.values() if isinstance(value, str)}
+    bars, note = (getattr(module, name, "") for name in ("BARS", "NOTE"))
+    text = foot.words(artefact, points, bars, sizes, missing(artefact, points, evidence), note)
+    return Prepared(artefact, module, points, text)
+
+
+def missing(artefact: Artefact, points: Sequence[Mapping[str, Any]], evidence: Evidence) -> list[str]:
+    """The titles of the rows and panels that were not run: the published ones, and own rows that the caption names."""
+    ours = [p for p in points if not foot.from_paper(p) and p.get("status") != "not_run"]
+    drawn = {value for point in ours for value in point.values() if isinstance(value, str)}
     gone = cover(artefact, evidence).missing
     # a row whose published victims were not run can have points of others
-    missing = [row.title for row in artefact.rows if row.title in gone and row.id not in drawn]
-    return Prepared(
-        artefact, module, points, foot.words(artefact, points, getattr(module, "BARS", ""), sizes, missing)
-    )
+    rows = [row for row in artefact.rows if (row.title in gone or row.in_caption) and row.id not in drawn]
+    panels = {point.get("row", point.get("panel")) for point in ours}
+    there = {column.title for column in artefact.columns if column.id in panels}
+    by_column = bool(panels) and panels <= {column.id for column in artefact.columns}
+    columns = [column for column in artefact.columns if by_column and column.title not in there]
+    return list(dict.fromkeys(one.title for one in (*rows, *columns)))
 
 
 def draw(prepared: Prepared, folder: Path) -> list[Path]:

@@ -26,17 +26,20 @@ def words(
     bars: str,
     sizes: str = "",
     missing: Sequence[str] = (),
+    note: str = "",
 ) -> str:
     """The text of the line.
 
     Args:
         bars: what bars, bands or whiskers show (``BARS`` of the renderer), "" if there are none.
         sizes: how much smaller the networks are than their names suggest, "" if they are not.
-        missing: titles of the published rows that were not run; a figure without points says so by itself.
+        missing: titles of the rows and panels that were not run; a figure without points says so by itself.
+        note: what else a reader of the picture must know (``NOTE`` of the renderer).
     """
     parts = [_count(points, name) for name in COUNTED] if any(map(_counts, points)) else [_seeds(points)]
     if bars and any(_has_width(point) for point in points):
         parts.append(bars)
+    parts.append(note if points else "")
     parts.append(_chance(points))
     parts.append(sizes)
     if points and missing:
@@ -49,8 +52,13 @@ def words(
 def write(figure: Any, text: str) -> None:
     """Put the line at the lower left edge, wrapped to the width of the figure."""
     if text:
-        lines = textwrap.fill(text, int(figure.get_figwidth() * LETTERS))
+        lines = textwrap.fill(text, int(figure.get_figwidth() * LETTERS), break_on_hyphens=False)
         figure.supxlabel(lines, x=0.01, ha="left", fontsize=SMALL, color=MUTED)
+
+
+def from_paper(point: Mapping[str, Any]) -> bool:
+    """Whether a point shows a published value."""
+    return bool({point.get("source"), point.get("series")} & {"paper", "published code"})
 
 
 def _counts(point: Mapping[str, Any]) -> bool:
@@ -94,12 +102,7 @@ def _published(artefact: Artefact, points: Sequence[Mapping[str, Any]]) -> str:
     """The published statements, or a note that the figure shows no published numbers; most figures in the papers are pictures only."""
     if statements := [_statement(artefact, line) for line in artefact.stated if "says" in line]:
         return "; ".join(statements)
-    drawn = any(
-        value in ("paper", "published code")
-        for point in points
-        for value in (point.get("source"), point.get("series"))
-    )
-    return "" if drawn or artefact.stated else "no published numbers to compare with"
+    return "" if any(map(from_paper, points)) or artefact.stated else "no published numbers to compare with"
 
 
 def _statement(artefact: Artefact, line: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
@@ -82,6 +82,14 @@ def rows_to_draw(artefact: Artefact, points: Sequence[dict[str, Any]]) -> list[R
     """The paper's rows, and our own rows that have a point."""
     there = {point["panel"] for point in points}
     return [row for row in artefact.rows if row.in_grid or row.id in there]
+
+
+def with_points(
+    columns: Sequence[Column], points: Iterable[Mapping[str, Any]], key: str = "panel"
+) -> list[Column]:
+    """The columns that have a point, or all of them if none has; the line below the figure names the others."""
+    there = {point[key] for point in points}
+    return [column for column in columns if column.id in there] or list(columns)
 
 
 def empty(axes: Any) -> None:

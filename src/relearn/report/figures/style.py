@@ -24,6 +24,8 @@ COLOURS = {
     "start": "#0173B2",
     "gradinit": "#DE8F05",
 }
+HATCH = "/////"
+"""The bands of dashed lines: a solid and a dashed line of one colour have bands that can be told apart."""
 WIDTH = 8.0
 """Inches. A figure is as wide as a column: letters of 10 pt come out at 8 pt in a column of 6.5 inches."""
 SMALL = 8.5
@@ -46,6 +48,7 @@ def apply_style() -> Iterator[None]:
         "axes.labelcolor": INK,
         "grid.color": "#e4e4e4",
         "axes.edgecolor": "#9a9a9a",
+        "hatch.linewidth": 0.7,
     }
     own = matplotlib.rc_context({**sizes, **ticks, **look, "font.family": "DejaVu Sans"})
     with sns.axes_style("whitegrid"), sns.plotting_context("paper"), own:
@@ -81,16 +84,39 @@ def chance_line(axes: Any, points: Iterable[Mapping[str, Any]], *, reach: bool =
         axes.axhline(level, color=MUTED, lw=1, ls=(0, (1, 2)), zorder=1)
         place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
         look: Any = {"ha": ("left", "right")[x], "va": "top", "color": MUTED, "fontsize": SMALL}
-        axes.annotate("chance", (x, level), (0, -2), **place, **look)
+        axes.annotate("chance", (x, level), (3 - 3 * x, -2), **place, **look)
 
 
 def band(
-    axes: Any, points: Sequence[Mapping[str, Any]], x: str, colour: Any, alpha: float = 0.15, zorder: int = 2
+    axes: Any,
+    points: Sequence[Mapping[str, Any]],
+    x: str,
+    colour: Any,
+    alpha: float = 0.15,
+    zorder: int = 2,
+    hatch: str = "",
 ) -> None:
     """The range from ``low`` to ``high`` of the points over their ``x``, if one of them has several seeds."""
     if max((point["seeds"] for point in points), default=0) > 1:
-        xs, low, high = ([point[name] for point in points] for name in (x, "low", "high"))
-        axes.fill_between(xs, low, high, color=colour, alpha=alpha, lw=0, zorder=zorder)
+        between(axes, points, x, colour, alpha, zorder, hatch)
+
+
+def between(
+    axes: Any,
+    points: Sequence[Mapping[str, Any]],
+    x: str,
+    colour: Any,
+    alpha: float = 0.15,
+    zorder: int = 1,
+    hatch: str = "",
+) -> None:
+    """Fill from ``low`` to ``high``; with ``hatch`` by thin lines, which tell it from a filled band of the same colour."""
+    from matplotlib.colors import to_rgba
+
+    xs, low, high = ([point[name] for point in points] for name in (x, "low", "high"))
+    inside, lines = (alpha / 3, 3 * alpha) if hatch else (alpha, 0.0)
+    look: dict[str, Any] = {"facecolor": to_rgba(colour, inside), "edgecolor": to_rgba(colour, lines)}
+    axes.fill_between(xs, low, high, lw=0, zorder=zorder, hatch=hatch or None, **look)
 
 
 def sequential(names: Sequence[Any]) -> dict[Any, Any]:

@@ -18,6 +18,7 @@ from relearn.report.runs import Run
 from relearn.report.views.names import plural
 
 FIELDS = ("source", "series", "lr", "beta2", "bleu", "seeds", "diverged", "runs")
+NOTE = "numbers: BLEU; upper and lower maps have different colour scales"
 RECIPE = re.compile(r"adam_lr(?P<lr>[0-9.e-]+)_b(?P<beta2>[0-9.]+)")
 TOP = 40.0  # upper end of the colour scale of the printed maps; measured maps end at their largest value
 

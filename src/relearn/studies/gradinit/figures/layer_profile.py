@@ -6,12 +6,13 @@ A panel is a column of the artefact, which gives the kind (and group) of tensor 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.over_seeds import spread
-from relearn.report.figures.panels import by_column, runs_of
+from relearn.report.figures.panels import by_column, runs_of, with_points
 from relearn.report.figures.style import (
     COLOURS,
     MUTED,
@@ -28,7 +29,7 @@ from relearn.report.runs import select
 FIELDS = ("panel", "series", "layer", "name", "value", "low", "high", "seeds", "floor", "runs")
 BARS = "bands: lowest to highest seed"
 WIDE = 4  # panels per row
-LETTERS = 17  # longest title that fits above a panel: "ResNet-110, linear" does not
+LETTERS = 16  # longest title that fits above a panel: "Output projection" does not
 NAMES_NETWORKS = True
 FEW = 24  # with more layers the points are not joined: in deep networks values alternate between layers, and a line would zigzag
 PARTS = ("encoder", "decoder")
@@ -82,24 +83,25 @@ def _floor(row: Row, column: Column, evidence: Evidence) -> float | None:
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """Panels in the order of the paper, four per row."""
+    """The panels that have points, or all without any, in the order of the paper, four per row."""
     from matplotlib.lines import Line2D
     from seaborn import despine
 
-    count = len(artefact.columns)
+    columns = with_points(artefact.columns, points)
+    count = len(columns)
     across = min(WIDE, count)
     lines = math.ceil(count / across)
     there = {point["series"] for point in points}
-    long = across == WIDE and max(len(column.title) for column in artefact.columns) > LETTERS
+    long = across == WIDE and max(len(column.title) for column in columns) > LETTERS
     with apply_style():
         figure = empty_figure(0.5 + (1.85 if lines > 1 else 2.3) * lines)
         figure.get_layout_engine().set(w_pad=0.07, h_pad=0.05)
         grid = figure.subplots(lines, across, squeeze=False)
         for axes in grid.flat[count:]:
             axes.set_visible(False)
-        for place, (axes, column) in enumerate(zip(grid.flat, artefact.columns)):
+        for place, (axes, column) in enumerate(zip(grid.flat, columns)):
             here = [point for point in points if point["panel"] == column.id]
-            axes.set_title(column.title.replace(", ", ",\n") if long else column.title)
+            axes.set_title(_in_lines(column.title) if long else column.title)
             axes.set_ylabel(column.panel["label"])
             if place + across >= count:
                 axes.set_xlabel("Layer")
@@ -127,6 +129,11 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         ]
         figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return figure
+
+
+def _in_lines(title: str) -> str:
+    """A title in two lines, broken after its comma or, if it is long, between its words."""
+    return title.replace(", ", ",\n") if ", " in title else textwrap.fill(title, LETTERS)
 
 
 def _floor_line(axes: Any, floor: float) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.classified import guess
 from relearn.report.figures.over_seeds import by_place, spread
-from relearn.report.figures.panels import by_column, in_lines, panels, runs_of
+from relearn.report.figures.panels import by_column, in_lines, panels, runs_of, with_points
 from relearn.report.figures.style import (
     COLOURS,
     MUTED,
@@ -45,13 +45,14 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
 
 
 def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
-    """One panel per network with a shared accuracy axis, and the number of diverged runs below the curves."""
+    """One panel per network that was run, with a shared accuracy axis, and the number of diverged runs below the curves."""
     from matplotlib.lines import Line2D
 
+    columns = with_points(artefact.columns, points)
     with apply_style():
         figure = empty_figure(3.2)
-        grid = figure.subplots(1, len(artefact.columns), squeeze=False, sharey=True)[0]
-        for axes, column, here in panels(grid, artefact.columns, points, "Epoch", in_lines):
+        grid = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
+        for axes, column, here in panels(grid, columns, points, "Epoch", in_lines):
             for row in artefact.rows:
                 line = [point for point in here if point["series"] == row.id]
                 _curve(axes, line, COLOUR[row.id], f"{row.title}, {column.title}")

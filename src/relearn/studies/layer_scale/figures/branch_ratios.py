@@ -7,13 +7,19 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import panels
-from relearn.report.figures.style import INK, apply_style, band, empty_figure, few_numbers, sequential
+from relearn.report.figures.style import COLOURS, INK, apply_style, band, empty_figure, few_numbers
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, having, select
 
 FIELDS = ("panel", "series", "depth", "layer", "value", "low", "high", "seeds", "runs")
 BARS = "bands: lowest to highest seed"
-FIRST = "pre_norm"  # drawn in black; the others in shades
+FIRST = "pre_norm"  # drawn in black
+OTHERS = (
+    "gradinit",
+    "bullseye_polytope",
+    "start",
+    "gradient_matching",
+)  # hues: their lines and bands lie on each other
 MARKERS, SIZES = (
     "osD^o",
     (2.6, 5.2, 4.4, 4.4, 2.6),
@@ -63,10 +69,11 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     """Panels before training in the upper row, after training in the lower one; panels of a row share their y axis."""
     from matplotlib.lines import Line2D
 
-    shades = sequential([row.id for row in artefact.rows if row.id != FIRST])
+    others = [row.id for row in artefact.rows if row.id != FIRST]
+    hues = {name: COLOURS[OTHERS[at % len(OTHERS)]] for at, name in enumerate(others)}
     looks: dict[str, dict[str, Any]] = {
         row.id: {
-            "color": shades.get(row.id, INK),
+            "color": hues.get(row.id, INK),
             "marker": MARKERS[at % len(MARKERS)],
             "ms": SIZES[at % len(SIZES)],
             "mfc": "white" if SIZES[at % len(SIZES)] > 3 else None,

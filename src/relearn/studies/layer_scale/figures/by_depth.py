@@ -115,12 +115,12 @@ def _line(
     if not points:
         place: Any = {
             "transform": axes.get_yaxis_transform(),
+            "ha": "right",
             "va": "center",
             "color": MUTED,
             "fontsize": SMALL,
-            "backgroundcolor": "white",
         }
-        axes.text(0.01, at, "not run", **place)
+        axes.text(0.99, at, "not run", **place)  # at the left end it would cover the line of chance
     for rank, depth in enumerate(looks):
         y = at + APART * (rank - (len(looks) - 1) / 2)
         for point in (point for point in points if point["depth"] == depth):

@@ -12,6 +12,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
 FIELDS = ("series", "x", "value", "slope", "at", "constant", "runs")
+NOTE = "numbers and circles: largest slope; dotted: a slope of 1"
 JUMP, NEAR = 0.4, 0.2  # a curve that changes by JUMP over less than NEAR is discontinuous there
 LOOK: dict[str, dict[str, Any]] = {
     "sigmoid": {"color": COLOURS["start"], "lw": 1.8},

@@ -13,6 +13,7 @@ from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import by_column, panels, runs_of
 from relearn.report.figures.style import (
     COLOURS,
+    HATCH,
     MUTED,
     apply_style,
     band,
@@ -25,7 +26,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.views.names import plural
 
 FIELDS = ("panel", "series", "epoch", "value", "low", "high", "seeds", "diverged", "chance", "runs")
-BARS = "bands: lowest to highest seed"
+BARS = "bands: lowest to highest seed, hatched around dashed lines"
 NAMES_NETWORKS = True
 COLOUR = {
     "LipsFormer-Swin": COLOURS["gradinit"],
@@ -119,7 +120,7 @@ def _curve(axes: Any, network: str, points: list[dict[str, Any]], top: float) ->
         last = max((at for at, value in enumerate(values) if value <= top), default=0)
         axes.plot(epochs[last], min(values[last], top), marker="X", ms=8, color=stroke["color"], zorder=4)
         return
-    band(axes, points, "epoch", stroke["color"])
+    band(axes, points, "epoch", stroke["color"], hatch="" if stroke["ls"] == "-" else HATCH)
     axes.plot(epochs, values, marker="o" if len(points) <= FEW else None, ms=2.8, zorder=3, **stroke)
 
 

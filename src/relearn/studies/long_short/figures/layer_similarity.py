@@ -7,13 +7,13 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import by_row, empty
-from relearn.report.figures.style import COLOURS, INK, apply_style, band, empty_figure, number
+from relearn.report.figures.style import COLOURS, HATCH, INK, apply_style, band, empty_figure, number
 from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 from relearn.report.views.names import plural
 
 FIELDS = ("panel", "series", "layer", "value", "low", "high", "seeds", "runs")
-BARS = "bands: lowest to highest seed"
+BARS = "bands: lowest to highest seed, hatched around dashed lines"
 NAMES_NETWORKS = True
 NAMES = (
     "start",
@@ -90,7 +90,7 @@ def _curve(axes: Any, points: list[dict[str, Any]], row: Row, panel: str, colour
     if not line:
         return
     layers, values = ([p[name] for p in line] for name in ("layer", "value"))
-    band(axes, line, "layer", colour)
+    band(axes, line, "layer", colour, hatch=HATCH if panel == "start" else "")
     axes.plot(layers, values, color=colour, lw=1.5, ms=4, zorder=3, **_look(panel))
     for point in line:
         value = number(point["value"], point["low"], point["high"])

@@ -11,13 +11,13 @@ from typing import Any
 from relearn.report.artefacts import Artefact, Row
 from relearn.report.figures.over_seeds import by_place, spread
 from relearn.report.figures.panels import empty
-from relearn.report.figures.style import COLOURS, MUTED, apply_style, band, empty_figure, number
+from relearn.report.figures.style import COLOURS, HATCH, MUTED, apply_style, band, empty_figure, number
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 from relearn.report.views.names import plural
 
 FIELDS = ("panel", "series", "of", "place", "value", "low", "high", "seeds", "diverged", "runs")
-BARS = "bands: lowest to highest seed"
+BARS = "bands: lowest to highest seed, hatched around dashed lines"
 RATIOS, LOSS = "ratios", "loss"
 KEYS, VALUES = "keys", "values"
 RATIO_OF = {KEYS: "ratio", VALUES: "value_ratio"}
@@ -30,7 +30,11 @@ COLOUR = dict(
         ),
     )
 )
-DASHED = (0, (4, 2))
+DASHED, DOTTED = (0, (4, 2)), ":"
+HATCHES = {
+    DASHED: HATCH,
+    DOTTED: HATCH.replace("/", "\\"),
+}  # keys without DualLN and values lie on each other
 FEW = 20  # lines with at most this many points get markers
 
 
@@ -122,7 +126,7 @@ def _stroke(row: Row, of: str = KEYS) -> dict[str, Any]:
     look = {"color": COLOUR.get(dataset, MUTED), "lw": 1.5, "ms": 4.2, "marker": "o"}
     look["mfc"] = "white" if plain else look["color"]
     if of == VALUES:
-        return {**look, "ls": ":", "lw": 1.2, "marker": "s"}
+        return {**look, "ls": DOTTED, "lw": 1.2, "marker": "s"}
     return {**look, "ls": DASHED if plain else "-"}
 
 
@@ -133,7 +137,7 @@ def _curves(axes: Any, row: Row, points: list[dict[str, Any]]) -> None:
         stroke = _stroke(row, of)
         if len(line) > FEW:
             stroke["marker"] = None
-        band(axes, line, "place", stroke["color"])
+        band(axes, line, "place", stroke["color"], hatch=HATCHES.get(stroke["ls"], ""))
         axes.plot(places, values, zorder=3, **stroke)
         for point in line if len(line) <= FEW else line[-1:]:
             value = number(point["value"], point["low"], point["high"])

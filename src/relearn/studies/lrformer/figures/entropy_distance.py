@@ -6,13 +6,13 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures.panels import by_column, in_lines, panels, runs_of
-from relearn.report.figures.style import SMALL, apply_style, band, empty_figure, in_percent
+from relearn.report.figures.panels import by_column, in_lines, panels, runs_of, with_points
+from relearn.report.figures.style import HATCH, SMALL, apply_style, band, empty_figure, in_percent
 from relearn.report.quantities import Evidence
-from relearn.studies.lrformer.figures.heads import stroke, with_points
+from relearn.studies.lrformer.figures.heads import stroke
 
 FIELDS = ("panel", "series", "distance", "entropy_share", "low", "high", "variance", "seeds", "runs")
-BARS = "bands: lowest to highest seed"
+BARS = "bands: lowest to highest seed, hatched around dashed lines"
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
@@ -56,17 +56,19 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
     columns = with_points(artefact.columns, points)
     with apply_style():
-        figure = empty_figure(3.3)
+        figure = empty_figure(3.5)
         grid = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
         for axes in grid:
             axes.set_ylim(-0.03, 1.03)
             in_percent(axes.yaxis)
-        for axes, _, here in panels(grid, columns, points, "Distance, σ (log beyond the first)", in_lines):
+        for axes, _, here in panels(grid, columns, points, "Distance, σ\n(log beyond the first)", in_lines):
             for row in artefact.rows:
                 line = [point for point in here if point["series"] == row.id]
                 xs, ys = ([p[k] for p in line] for k in ("distance", "entropy_share"))
-                band(axes, line, "distance", stroke(row.id)["color"], zorder=1)
-                axes.plot(xs, ys, zorder=3, clip_on=False, **stroke(row.id))
+                look = stroke(row.id)
+                hatch = "" if look["ls"] == "-" else HATCH
+                band(axes, line, "distance", look["color"], zorder=1, hatch=hatch)
+                axes.plot(xs, ys, zorder=3, clip_on=False, **look)
             distances = sorted({point["distance"] for point in here})
             nearest = next((value for value in distances if value > 0), 1.0)
             axes.set_xscale("symlog", base=2, linthresh=nearest, linscale=0.7)

@@ -6,10 +6,9 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures.panels import by_column, empty, runs_of
+from relearn.report.figures.panels import by_column, empty, runs_of, with_points
 from relearn.report.figures.style import INK, SHADE, apply_style, empty_figure, in_percent
 from relearn.report.quantities import Evidence
-from relearn.studies.lrformer.figures.heads import with_points
 
 FIELDS = ("row", "panel", "set", "low", "high", "share", "seeds", "runs")
 TEST = "test"

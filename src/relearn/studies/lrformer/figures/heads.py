@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from relearn.report.artefacts import Column
 from relearn.report.figures.style import COLOURS
 
 ATTENTION: dict[str, dict[str, Any]] = {
@@ -20,11 +18,3 @@ def stroke(variant: str) -> dict[str, Any]:
     """Style of the line of ``<attention>_<head>``."""
     attention, _, head = variant.partition("_")
     return {"mew": 1.2, **ATTENTION[attention], **HEAD[head]}
-
-
-def with_points(
-    columns: Sequence[Column], points: Iterable[Mapping[str, Any]], key: str = "panel"
-) -> list[Column]:
-    """The columns that have a point, or all of them if none has."""
-    there = {point[key] for point in points}
-    return [column for column in columns if column.id in there] or list(columns)

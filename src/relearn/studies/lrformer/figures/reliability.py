@@ -7,17 +7,18 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.classified import guess
-from relearn.report.figures.panels import by_column, panels, runs_of
+from relearn.report.figures.panels import by_column, panels, runs_of, with_points
 from relearn.report.figures.style import MUTED, apply_style, chance_line, empty_figure, in_percent, number
 from relearn.report.quantities import Evidence
 from relearn.report.statistics import wilson
 from relearn.report.views.names import plural
-from relearn.studies.lrformer.figures.heads import stroke, with_points
+from relearn.studies.lrformer.figures.heads import stroke
 
 FIELDS = (
     *("panel", "series", "bin", "confidence", "accuracy", "low", "high", "samples", "share", "chance"),
     *("seeds", "runs"),
 )
+NOTE = "area of a marker: its bin's share of the samples"
 BARS = "bars: Wilson's 95% interval over the samples of a bin"
 DIAGONAL = (0, (6, 3))
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)

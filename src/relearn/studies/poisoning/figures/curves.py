@@ -11,6 +11,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import having, select
 
 FIELDS = ("attack", "dropout", "network", "iteration", "loss", "seeds", "runs")
+NOTE = "thin lines: one watched victim each"
 WITHOUT = "_no_dropout"  # suffix of attacks crafted on substitutes without Dropout
 WATCH = "watch_"  # prefix of column names in history.csv, followed by the victim's architecture
 SUBSTITUTES, VICTIMS = "substitutes", "victims"  # the second is the mean over the watched victims

@@ -7,11 +7,13 @@ from typing import Any
 from relearn.report.artefacts import Artefact
 from relearn.report.figures.style import (
     COLOURS,
+    HATCH,
     INK,
     MUTED,
     SHADE,
     SMALL,
     apply_style,
+    between,
     chance_line,
     empty_figure,
     in_percent,
@@ -23,7 +25,9 @@ from relearn.studies.poisoning.figures.sweeps import FIELDS, POOLED, points
 
 __all__ = ["FIELDS", "draw", "points"]
 
-BARS = "bands: 95% interval over targets, of all attacks; thin lines: one victim each"
+BARS = (
+    "bands: 95% interval over targets, of all attacks (hatched: not replicated); thin lines: one victim each"
+)
 
 RECOMMENDED = (1.0, 2.0)  # normalised k
 SUFFERS_BELOW = 0.7  # class balance, without replication
@@ -115,9 +119,7 @@ def _curves(axes: Any, points: list[dict[str, Any]], series: str, style: Any) ->
         axes.plot(*_xy(own), color=colour, ls=style, lw=0.8, alpha=0.4, zorder=2)
     thick = [p for p in points if p["victim"] == POOLED]
     xs, ys = _xy(thick)
-    axes.fill_between(
-        xs, [p["low"] for p in thick], [p["high"] for p in thick], color=colour, alpha=0.15, lw=0
-    )
+    between(axes, thick, "x", colour, hatch="" if style == "-" else HATCH)
     axes.plot(xs, ys, color=colour, ls=style, zorder=4, **_stroke(series))
     for point in thick:
         axes.figure.mark(axes, point["x"], point["value"], point, _says(point))

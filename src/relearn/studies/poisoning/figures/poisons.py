@@ -12,6 +12,7 @@ from relearn.report.quantities import Evidence
 from relearn.studies.poisoning.figures.pictures import bare, gallery, image
 
 FIELDS = ("series", "place", "target", "l1_mean_255", "linf_255", "amplified", "source", "runs", "pictures")
+NOTE = "mean and max: absolute change of a pixel value, in 1/255"
 PLACES = ("top", "bottom")
 SHORT = {"FC": "feature_collision", "CP": "convex_polytope"}
 
