@@ -82,14 +82,14 @@ def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str
 
 
 def _long(artefact: Artefact, found: dict[tuple[str, str], Cell]) -> tuple[list[str], list[list[str]]]:
-    """One line for each row and column; a cell that does not apply to its row has none, unless a number is published."""
+    """One line for each row and column that has a number, an outcome, or a published number."""
     several = len({column.group for column in artefact.columns}) > 1
     lines = []
     for row in artefact.rows:
         title = row.title + (f" ({row.note})" if row.note else "")
         for column in artefact.columns:
             cell = found[row.id, column.id]
-            if cell.status == "not_applicable" and format_published(cell.printed.values()) == NO_NUMBER:
+            if cell.status in ("not_applicable", "not_run") and format_published(cell.printed.values()) == NO_NUMBER:
                 continue
             name = f"{column.group}: {column_title(column)}" if several else column_title(column)
             lines.append([title, name, text(cell), format_published(cell.printed.values()), away(cell)])
