@@ -89,10 +89,11 @@ def _long(artefact: Artefact, found: dict[tuple[str, str], Cell]) -> tuple[list[
         title = row.title + (f" ({row.note})" if row.note else "")
         for column in artefact.columns:
             cell = found[row.id, column.id]
-            if cell.status in ("not_applicable", "not_run") and format_published(cell.printed.values()) == NO_NUMBER:
+            printed = format_published(cell.printed.values())
+            if cell.status in ("not_applicable", "not_run") and printed == NO_NUMBER:
                 continue
             name = f"{column.group}: {column_title(column)}" if several else column_title(column)
-            lines.append([title, name, text(cell), format_published(cell.printed.values()), away(cell)])
+            lines.append([title, name, text(cell), printed, away(cell)])
     return [artefact.head, "Measure", "Here", "Paper", "Deviation"], lines
 
 

@@ -74,7 +74,7 @@ def missing(artefact: Artefact, points: Sequence[Mapping[str, Any]], evidence: E
     there = {column.title for column in artefact.columns if column.id in panels}
     by_column = bool(panels) and panels <= {column.id for column in artefact.columns}
     columns = [column for column in artefact.columns if by_column and column.title not in there]
-    return list(dict.fromkeys(one.title for one in (*rows, *columns)))
+    return list(dict.fromkeys([row.title for row in rows] + [column.title for column in columns]))
 
 
 def draw(prepared: Prepared, folder: Path) -> list[Path]:
