@@ -131,7 +131,7 @@ def test_claims_can_be_read_and_a_missing_key_is_named(tmp_path):
 
 def test_the_terms_of_a_study_stand_beside_its_claims(tmp_path):
     said = "{kind: trained, says: a, source: b, predicate: c}"
-    (tmp_path / "claims.yaml").write_text(f"x: {said}\nterms:\n  T: number of iterations\n")
+    (tmp_path / "claims.yaml").write_text(f"x: {said}\n_terms:\n  T: number of iterations\n")
     assert list(claims.load({"one": tmp_path})["one"]) == ["x"]
     assert claims.terms({"one": tmp_path}) == {"one": {"T": "number of iterations"}}
     known = claims.terms(FOLDERS)

@@ -27,7 +27,7 @@ class Section:
 
 LOCAL = "more victims would decide"
 """Ends the reason of a verdict that is provisional because it holds for these victims only."""
-TERMS = "terms"
+TERMS = "_terms"
 """Optional key of ``claims.yaml`` beside the claims: abbreviations and names of the study's results with their meanings."""
 KEYS = {"kind", "source", "says", "predicate"}
 FORMERLY = "formerly"

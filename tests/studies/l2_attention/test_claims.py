@@ -499,6 +499,6 @@ def test_without_eighteen_layers_it_is_provisional(tmp_path):
     trained(tmp_path, "l2_tied", 16, [1.0] * 3, recipe=pretend.CONSTANT)
     claim = judged(evidence_of(tmp_path), "deeper_without_warmup")
     assert claim.provisional and claim.missing == (
-        "no runs for l2_tied at 18 layers",
-        "no runs for contractive at 18 layers",
+        "no runs for tied L2 of 18 layers",
+        "no runs for contractive L2 of 18 layers",
     )
