@@ -332,7 +332,7 @@ def test_k_rule_doubts_when_targets_disagree(judge_study):
     assert claim.verdict == "direction"
     assert (claim.main.interval.low, claim.main.interval.high) == (0.2, 1.0)
     caption = claim.main.notes[2]
-    assert caption.startswith("caption range [0.4, 2]: estimate inside")
+    assert caption.startswith("the caption's range [0.4, 2]: estimate inside")
 
 
 def test_k_rule_doubts_when_victims_disagree(judge_study):
