@@ -239,3 +239,12 @@ def test_what_is_no_table_is_kept_as_it_is(tmp_path: Path) -> None:
     store = stored(tmp_path, tmp_path / "store")
     (one,), _ = store.read_all()
     assert {name: store.content(one, name) for name in names} == names
+
+
+def test_predictions_are_stored_only_where_claims_read_them() -> None:
+    trained = {"step": "train_lra", "labels": {"task": "text"}}
+    tried = {"step": "train_lra", "labels": {"of": "text", "tried": "lr0.001"}}
+    converted = {"step": "convert_roberta", "labels": {}}
+    stored = [run_store.is_stored(one, "predictions.csv") for one in (trained, tried, converted)]
+    assert stored == [True, False, False]
+    assert all(run_store.is_stored(one, "history.csv") for one in (trained, tried, converted))

@@ -143,7 +143,8 @@ def _claim(target: Target, root: Path, scale: str, params: Path) -> str:
     entry: dict[str, Any] = claims.load({study.name: study.reported})[study.name][target.id]
     section = claims.Section(part.PREDICATES, part.power)
     judged = claims.judge_all({study.name: {target.id: entry}}, evidence, {study.name: section})
-    lines = claims_formats.markdown(judged, scale).split("\n")
+    details = claims_formats.markdown(judged, scale).partition("\n### ")[2]
+    lines = details.split("\n")
     text = [
         f"{target.name}: {judged[0].verdict.replace('_', ' ')}",
         f"says: {entry['says']} ({entry['source']})",

@@ -33,8 +33,13 @@ def is_store(folder: Path | str) -> bool:
     return (Path(folder) / RUNS).is_file()
 
 
-def is_stored(name: str) -> bool:
-    """Whether a store keeps an artefact of this name: numbers and galleries, but no weights, data or per-sample answers."""
+def is_stored(record: Record, name: str) -> bool:
+    """Whether a store keeps an artefact: numbers and galleries, but no weights or data, and answers to single samples only if a claim reads them.
+
+    Claims compare the predictions of `train_lra`, but not those of its trials of rates.
+    """
+    if name == "predictions.csv":
+        return record["step"] == "train_lra" and "tried" not in record["labels"]
     return (name.endswith((".csv", ".json")) and name not in NOT_SHOWN) or name == "gallery.safetensors"
 
 
@@ -144,8 +149,8 @@ def write(
     """
     files: dict[tuple[str, str], bytes] = {}
     for record, folder in zip(records, folders):
-        for name in filter(is_stored, record["outputs"]):
-            found = content(record, name)
+        for name in record["outputs"]:
+            found = content(record, name) if is_stored(record, name) else None
             if found is None:
                 continue
             if hashlib.sha256(found).hexdigest() != record["outputs"][name]["sha256"]:
