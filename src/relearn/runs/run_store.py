@@ -34,7 +34,7 @@ def is_store(folder: Path | str) -> bool:
 
 
 def is_stored(record: Record, name: str) -> bool:
-    """Whether a store keeps an artefact: numbers and galleries, but no weights or data, and answers to single samples only if a claim reads them.
+    """Whether a store keeps an artefact: numbers and galleries, but no weights or data, and answers to samples only if a claim reads them.
 
     Claims compare the predictions of `train_lra`, but not those of its trials of rates.
     """
