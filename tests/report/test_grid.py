@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from relearn.report import artefacts, coverage, grid, table, table_formats
+from relearn.report import artefacts, classified, coverage, grid, table, table_formats
 from relearn.report.published import Value
+from relearn.steps.trained import chance
 
 from ..studies.gradinit import fake_records as pretend
 from .conftest import cells_of, chapter, every_artefact, evidence_of
@@ -293,6 +294,7 @@ def test_trainings_that_learn_nothing_are_counted_although_their_step_calls_them
         pretend.write_run(tmp_path, "train_from_init", labels, metrics, seed=seed)
     cell = cells_of("zhu2022.table4.1", evidence_of(tmp_path))["overlap_half", "accbest"]
     assert cell.stalled == 1 and grid.text(cell).endswith("[1 not converged]")
+    assert (classified.ERRORS, classified.BELOW) == (chance.ERRORS, chance.BELOW)  # the rule of `train_vision`
     labels = {"network": "post_ln", "initialisation": "gradinit_sgd", "recipe": "sgd", "task": "translation"}
     for seed, bleu in enumerate([0.3, 31.0]):
         pretend.write_run(tmp_path, "train_translation", labels, {"bleu_best": bleu}, seed=seed)
