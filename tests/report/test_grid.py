@@ -294,7 +294,10 @@ def test_trainings_that_learn_nothing_are_counted_although_their_step_calls_them
         pretend.write_run(tmp_path, "train_from_init", labels, metrics, seed=seed)
     cell = cells_of("zhu2022.table4.1", evidence_of(tmp_path))["overlap_half", "accbest"]
     assert cell.stalled == 1 and grid.text(cell).endswith("[1 not converged]")
-    assert (classified.ERRORS, classified.BELOW) == (chance.ERRORS, chance.BELOW)  # the rule of `train_vision`
+    assert (classified.ERRORS, classified.BELOW) == (
+        chance.ERRORS,
+        chance.BELOW,
+    )  # the rule of `train_vision`
     labels = {"network": "post_ln", "initialisation": "gradinit_sgd", "recipe": "sgd", "task": "translation"}
     for seed, bleu in enumerate([0.3, 31.0]):
         pretend.write_run(tmp_path, "train_translation", labels, {"bleu_best": bleu}, seed=seed)
