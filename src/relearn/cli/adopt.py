@@ -246,9 +246,8 @@ def survey(
             fitting[job.record] = found
             outputs = (path for path in job.outputs if path != job.record)
             sums |= {path: found["outputs"][Path(path).name]["sha256"] for path in outputs}
-            sums[job.record] = record.digest(
-                Path(found["path"]) / record.NAME
-            )  # an input of runs that choose a rate
+            # a record is an input of runs that choose a rate
+            sums[job.record] = record.digest(Path(found["path"]) / record.NAME)
             break
     return fitting, faults
 

@@ -159,9 +159,8 @@ def background(claim: Claim) -> list[str]:
 
 def lacking(missing: Iterable[str]) -> list[str]:
     """``missing: no runs for A, B: what`` once for all networks or tasks that lack the same; ``limited`` to the given victims."""
-    found: dict[
-        str, list[str]
-    ] = {}  # the names by what they lack; an item that is no such part stands for itself
+    # the names by what they lack; an item that is no such part stands for itself
+    found: dict[str, list[str]] = {}
     for item in missing:
         name, colon, what = item.removeprefix(NO_RUNS).partition(": ")
         network = item.startswith(NO_RUNS) and bool(colon)

@@ -19,10 +19,8 @@ from relearn.report.verdicts import Above, too_few
 
 MIN_SEEDS = 3
 LEAST_BLEU = 10.0  # of a translation network that has learned, as the claims of chapter 4 ask
-ERRORS, BELOW = (
-    2.0,
-    0.98,
-)  # of a network that has learned images, as `train_vision` asks: relearn.steps.trained.chance
+# of a network that has learned images, as `train_vision` asks: relearn.steps.trained.chance
+ERRORS, BELOW = 2.0, 0.98
 STEP = "train_vision"
 ALWAYS = Above(0.95, strict=False)
 """A share of trainings that is claimed to be all: one exception in twenty is allowed, as no number of trainings shows that

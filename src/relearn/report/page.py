@@ -28,7 +28,7 @@ from relearn.report.views.studies import About
 TEMPLATE = "report.html.j2"  # next to this file, with parts.html.j2, report.css and report.js
 
 OPTIONAL = re.compile(r"</(?:td|th|tr|li)>")
-"""End tags that HTML can do without; they would be a twentieth of the page."""
+"""End tags that HTML can do without; they would be about 6% of the page."""
 ENDS = ("reproduced", "contradicted")  # the verdicts in the page's first sentence
 
 

@@ -11,9 +11,7 @@ from ...report.conftest import chapter, evidence_of
 from ...report.drawn import (
     check_cells,
     check_equal_files,
-    check_nothing_is_covered,
     check_panels,
-    drawn_of,
     labels,
     words,
 )
@@ -58,11 +56,6 @@ def test_equal_records_give_equal_files(gradinit, tmp_path):
 def test_networks_that_were_not_run_have_no_empty_panels(tmp_path):
     pretend.gradients(tmp_path, "ResNet-110-BN", "kaiming", pretend.layers("ResNet-110-BN", False))
     check_panels("zhu2022.fig4.1", evidence_of(tmp_path), 4, gaps=0)
-
-
-@pytest.mark.parametrize("name", ["zhu2022.fig4.1", "zhu2022.fig4.9"])
-def test_titles_fit_above_their_panels(name, gradinit):
-    check_nothing_is_covered(drawn_of(name, gradinit))
 
 
 def profile(name, evidence, panel, series):

@@ -14,12 +14,8 @@ from relearn.report.runs import Run, having, select
 FIELDS = ("panel", "series", "depth", "layer", "value", "low", "high", "seeds", "runs")
 BARS = "bands: lowest to highest seed"
 FIRST = "pre_norm"  # drawn in black
-OTHERS = (
-    "gradinit",
-    "bullseye_polytope",
-    "start",
-    "gradient_matching",
-)  # hues: their lines and bands lie on each other
+# hues far apart: the lines and bands of the others lie on each other
+OTHERS = ("gradinit", "bullseye_polytope", "start", "gradient_matching")
 MARKERS, SIZES = (
     "osD^o",
     (2.6, 5.2, 4.4, 4.4, 2.6),
