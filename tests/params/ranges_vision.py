@@ -3,6 +3,7 @@
 from .rules import BETAS, COUNT, FLAG, NOT_NEGATIVE, POSITIVE, SEEDS, SHARE, Range, Rule, rule
 
 Q, T, Y = "lipsformer", "layer_scale", "lrformer"
+EXTRA = {"variants": ["pre_norm", "from_start"], "depths": [24], "seeds": [1]}
 STUDIES = (Q, T, Y)
 MULTIPLE = ([0.5, 4], [0, -1, 4.5])
 COUNTS = ([[1], [1, 7]], [[], [0], [3, 2], [2, 2], 2])
@@ -47,6 +48,10 @@ RANGES: dict[str, Range] = {
     **{f"{study}.train.randaugment_operations": ([1, 14], [0, 15, 2.0]) for study in STUDIES},
     f"{Q}.grid.ablation.base.alpha": POSITIVE,
     f"{Q}.grid.ablation.base.drop_path": SHARE,
+    f"{T}.extra_seeds": (
+        [[], [EXTRA]],
+        [[{**EXTRA, "seeds": []}], [{**EXTRA, "variants": ["uniform"]}], EXTRA],
+    ),
     f"{T}.tuning.rates": ([[], [1.0e-3, 2.0e-3]], [[2.0e-3, 1.0e-3], [0, 1.0], 1.0]),
     f"{T}.tuning.held_out": ([0.1, 0.5], [0, 0.6, 1]),
     f"{T}.tuning.epochs": COUNT,
@@ -149,5 +154,6 @@ RULES += [
     ),
     rule(f"{Y}.images.size", 8, 0, {f"{Y}.grid.pretrained": ["lrsa_gp"]}),
     rule(f"{T}.tuning.rates", [1.0e-3, 2.0e-3], [1.0e-3]),
+    rule(f"{T}.extra_seeds", [EXTRA], [{**EXTRA, "seeds": [1, 0]}], at="[0].seeds[1]"),
     rule(f"{Y}.uncertainty.images", 497, 498),
 ]

@@ -129,9 +129,8 @@ def mutated(draw: random.Random, source: Source) -> tuple[str, Source]:
     name = kind if isinstance(kind, str) else kind.__name__
     lines = dict(source.lines)
     for path in places(values):  # what is new stands where its section or list stands
-        lines.setdefault(
-            path, next(lines[path[:end]] for end in range(len(path), -1, -1) if path[:end] in lines)
-        )
+        for end in range(1, len(path) + 1):
+            lines.setdefault(path[:end], lines[path[: end - 1]])
     return name, Source(source.file, values, lines)
 
 

@@ -10,6 +10,7 @@ from pydantic import Field
 from relearn.params.conflicts import Conflict, check, forecast, multiples_of, none_or_several
 from relearn.params.forecast_memory import Need, transformer
 from relearn.params.types import (
+    LONGEST_LIST,
     Distinct,
     EpochCount,
     Heads,
@@ -58,6 +59,17 @@ class TrainDeep(Recipe):
     average: Share
 
 
+ClassToken = Literal["from_start", "class_attention"]
+
+
+class ExtraSeeds(Section):
+    """Additional seeds for the trainings of some variants at some depths."""
+
+    variants: Distinct[Residual | ClassToken]
+    depths: Rising[Layers]
+    seeds: Seeds
+
+
 class DropPaths(Section):
     depth: Layers
     rate: Share
@@ -67,7 +79,7 @@ class DropPaths(Section):
 class ClassTokens(Section):
     depth: Layers
     layers: Layers
-    variants: Distinct[Literal["from_start", "class_attention"]]
+    variants: Distinct[ClassToken]
 
 
 class Grid(Section):
@@ -89,6 +101,7 @@ class Tuning(Section):
 
 class LayerScale(Section):
     seeds: Seeds
+    extra_seeds: Annotated[list[ExtraSeeds], Field(max_length=LONGEST_LIST)]
     images: VisionImages
     network: Tokens
     train: TrainDeep
@@ -100,6 +113,13 @@ class LayerScale(Section):
     _heads = multiples_of("network.dim", "network.heads")
 
     _batches = batches("train.batch_size")
+
+    @check
+    def _extra_seeds(self) -> Iterator[Conflict]:
+        for index, group in enumerate(self.extra_seeds):
+            for place, seed in enumerate(group.seeds):
+                if seed in self.seeds:
+                    yield ("extra_seeds", index, "seeds", place), f"found {seed}, allowed: none of seeds"
 
     @check
     def _tuning(self) -> Iterator[Conflict]:

@@ -88,11 +88,21 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             for rate in tuning["rates"]
         ]
 
+    def seeds(suite: str, variant: str, depth: str) -> list[int]:
+        more = [
+            seed
+            for group in own["extra_seeds"]
+            if suite != "drop_path" and variant in group["variants"] and int(depth) in group["depths"]
+            for seed in group["seeds"]
+        ]
+        return [*own["seeds"], *more]
+
     train = planned(
         step="train_vision",
         folder="{suite}/{variant}/depth{depth}",
         cells=cells,
         seeds=own["seeds"],
+        cell_seeds=seeds,
         inputs={"data": vision.images_path(params, scale, "layer_scale"), "rates": rates},
         settings=settings,
         modules=vision.modules_behind(params, "layer_scale", NETWORK),
