@@ -180,7 +180,7 @@ class Story:
         if name not in self.failed:
             self.failed.append(name)
         self.screen.line(f"FAILED: {name}, after {after:.1f} s")
-        self.screen.line(f"  error: {words.error_of(logs)}")
+        self.screen.line(f"  error: {words.error_of(logs, said.get('rule_msg'))}")
         if logs:
             self.screen.line(f"  log: {logs[0]}")
         self.screen.line(

@@ -30,8 +30,8 @@ def name_of(step: str, wildcards: Mapping[str, str]) -> str:
     return f"{step} {text}".rstrip()
 
 
-def error_of(logs: Sequence[str]) -> str:
-    """The last line of a failed job's log: it says why the job failed."""
+def error_of(logs: Sequence[str], queue: str | None = None) -> str:
+    """Why a job failed: the last line of its log, or else what the queue says of it."""
     for log in logs:
         path = Path(log)
         if path.is_file():
@@ -39,6 +39,8 @@ def error_of(logs: Sequence[str]) -> str:
             found = [line.strip() for line in lines if line.strip()]
             if found:
                 return found[-1][:ERROR]
+    if said := " ".join((queue or "").partition("For further error details")[0].split()):
+        return said[:ERROR]
     if not any(Path(log).exists() for log in logs):
         return "it never started: a queue may have refused what it asks for (see `scontrol show job`)"
     return "it ended without a word; was it killed? (see the kernel's messages, and `relearn recover`)"

@@ -110,13 +110,13 @@ def test_time_spent_adds_up_over_attempts(tmp_path: Path, monkeypatch: pytest.Mo
     clock = iter([100.0, 103.0, 200.0, 210.0, 220.0])
     monkeypatch.setattr(spool.time, "time", lambda: next(clock))
     path = tmp_path / "run.jsonl"
-    begin(path).metrics(0, {"loss": 0.5})  # 100 … 103, killed without a word
+    begin(path).metrics(0, {"loss": 0.5}, cpu_s=2.5)  # 100 … 103, killed without a word
     writer = begin(path)  # 200 … 220
     writer.metrics(1, {"loss": 0.5})
     writer.end(spool.KILLED, "stopped by SIGTERM", cpu_s=15.0)
     story = spool.tell(path)
     assert story is not None
-    assert story.spent == {"wall_s": 23.0, "cpu_s": 15.0, "device_s": 0.0}
+    assert story.spent == {"wall_s": 23.0, "cpu_s": 17.5, "device_s": 0.0}
     assert (story.status, story.reason, story.ended) == (spool.KILLED, "stopped by SIGTERM", 220.0)
 
 

@@ -65,7 +65,7 @@ class Engine:
         self.log(f"Finished jobid: {number}", event=LogEvent.JOB_FINISHED, job_id=number)
         self.log(None, event=LogEvent.PROGRESS, done=1, total=4)
 
-    def fail(self, number: int, log: str, rule: str = "poisoning_train") -> None:
+    def fail(self, number: int, log: str, rule: str = "poisoning_train", said: str | None = None) -> None:
         study, _, step = rule.partition("_")
         self.log(
             f'RuleException:\nCalledProcessError in file "run.smk", line 9:\nCommand {WALL} returned 2',
@@ -79,6 +79,7 @@ class Engine:
             event=LogEvent.JOB_ERROR,
             jobid=number,
             rule_name=rule,
+            rule_msg=said,
             log=[f"{log} (check log file(s) for error details)"],
             shellcmd=f"relearn {study} {step} --settings '{{}}'",
         )
@@ -188,6 +189,23 @@ def test_a_job_without_a_log_never_started(engine: Callable[..., Engine], tmp_pa
     run.begin(1)
     run.fail(1, str(tmp_path / "missing.log"))
     assert "  error: it never started: a queue may have refused" in run.stream.getvalue()
+
+
+def test_what_a_queue_says_of_a_job_without_a_log_is_its_error(
+    engine: Callable[..., Engine], tmp_path: Path
+) -> None:
+    """As the SLURM executor does: its own words, which may have several lines, then a sentence for every job."""
+    run = engine()
+    run.plan(poisoning_train=2)
+    refused = "SLURM sbatch failed. The error message was 'sbatch: error: Memory specification can not be satisfied\nsbatch: …'."
+    advice = "For further error details see the cluster/cloud log and the log files of the involved rule(s)."
+    run.begin(1)
+    run.fail(1, str(tmp_path / "missing.log"), said=refused + advice)
+    assert f"  error: {' '.join(refused.split())}\n" in run.stream.getvalue()
+    (tmp_path / "whole.log").write_text("eps: found 2, allowed: at most 1\n")
+    run.begin(2)
+    run.fail(2, str(tmp_path / "whole.log"), said=refused + advice)
+    assert "  error: eps: found 2, allowed: at most 1\n" in run.stream.getvalue()
 
 
 def test_a_refusal_of_the_parameters_is_a_line_for_each_fault_without_frames(

@@ -143,6 +143,10 @@ class Meter:
         self._wall = time.monotonic()
         self._cpu = _cpu_seconds()
 
+    def cpu_s(self) -> float:
+        """CPU seconds since construction."""
+        return _cpu_seconds() - self._cpu
+
     def read(self, device: str) -> dict[str, Any]:
         """`device_s` is the time that the run held its CUDA device, in seconds (None on a CPU).
         `peak_memory_bytes` is the peak of the memory the run computes in: allocated bytes of the CUDA device,
@@ -152,7 +156,7 @@ class Meter:
         cuda = _cuda(device)
         return {
             "wall_s": wall,
-            "cpu_s": _cpu_seconds() - self._cpu,
+            "cpu_s": self.cpu_s(),
             "device_s": wall if cuda is not None else None,
             "peak_memory_bytes": int(cuda.max_memory_allocated(device))
             if cuda is not None

@@ -263,7 +263,7 @@ class Run:
                     f"{key}: step {step} after step {self._seen[key]}, steps never go back in one attempt"
                 )
             self._seen[key] = step
-        self._spool.metrics(int(step), values)
+        self._spool.metrics(int(step), values, self._meter.cpu_s())
         self.last_step = int(step) if self.last_step is None else max(int(step), self.last_step)
         interrupt.check()
 

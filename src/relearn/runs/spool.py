@@ -1,10 +1,10 @@
 """The event spool of one run: JSON lines that a job appends while it works and `relearn.tracking.importer` reads at
 its own pace.
 
-There are three kinds of lines; `t` is in seconds since 1970::
+There are three kinds of lines; `t` is in seconds since 1970, `cpu_s` is the CPU time of this attempt so far::
 
     {"t": …, "event": "start", "attempt": 1, "started": "…", …the run: labels, settings, inputs, code, machine…}
-    {"t": …, "step": 12, "metrics": {"loss": 0.31, "grad_norm": "nan"}}
+    {"t": …, "cpu_s": …, "step": 12, "metrics": {"loss": 0.31, "grad_norm": "nan"}}
     {"t": …, "event": "end", "status": "FINISHED", "reason": null, …}
 
 Each line is a single write to a file opened for appending, so a kill can truncate only the last line, and a truncated line is
@@ -59,9 +59,10 @@ class Spool:
             os.write(self._descriptor, line)
             os.fsync(self._descriptor)
 
-    def metrics(self, step: int, values: dict[str, float]) -> None:
+    def metrics(self, step: int, values: dict[str, float], cpu_s: float = 0.0) -> None:
         """Append the values of one step."""
-        self._append({"t": time.time(), "step": step, "metrics": {k: _number(v) for k, v in values.items()}})
+        numbers = {key: _number(value) for key, value in values.items()}
+        self._append({"t": time.time(), "cpu_s": round(cpu_s, 2), "step": step, "metrics": numbers})
 
     def end(self, status: str, reason: str | None = None, **more: Any) -> None:
         """Append the end line, flush it to the disk and close."""
@@ -137,7 +138,7 @@ def tell(path: Path, upto: int | None = None) -> Story | None:
         return None
     content = content[: content.rfind(b"\n") + 1]
     story: Story | None = None
-    begun = latest = 0.0
+    begun = latest = cpu = 0.0
     strange: dict[tuple[str, int], str] = {}
     for line in content.splitlines():
         event = _event(line)
@@ -149,16 +150,17 @@ def tell(path: Path, upto: int | None = None) -> Story | None:
             if story is None:
                 story = Story(event, 0, RUNNING, None, None, heartbeat, size=len(content))
             elif story.status == RUNNING:
-                _spend(story, latest - begun)
+                _spend(story, latest - begun, {"cpu_s": cpu})
             story.attempts += 1
             story.status, story.reason, story.ended = RUNNING, None, None
-            begun = t
+            begun, cpu = t, 0.0
         elif story is None:
             continue
         elif kind == "end":
             story.status, story.reason, story.ended = str(event.get("status")), event.get("reason"), t
             _spend(story, t - begun, event)
         else:
+            cpu = event["cpu_s"] if isinstance(event.get("cpu_s"), (int, float)) else cpu
             for key, value in event["metrics"].items():
                 place = (key, int(event["step"]))
                 if isinstance(value, str):
@@ -171,15 +173,16 @@ def tell(path: Path, upto: int | None = None) -> Story | None:
     if story is not None:
         story.strange = list(strange.values())
         if story.status == RUNNING:
-            _spend(story, latest - begun)
+            _spend(story, latest - begun, {"cpu_s": cpu})
     return story
 
 
-def _spend(story: Story, wall: float, end: Event | None = None) -> None:
-    """Add the cost of an attempt; one that was killed without an end line counts until its last line, without its CPU time."""
+def _spend(story: Story, wall: float, cost: Event) -> None:
+    """Add the cost of an attempt. One that was killed without an end line counts until its last line."""
+    wall = max(wall, 0.0)
     on_cuda = str(story.start.get("machine", {}).get("device", "")).startswith("cuda")
-    ended = end or {"device_s": max(wall, 0.0) if on_cuda else 0.0}
-    spent = {"wall_s": max(wall, 0.0)} | {key: float(ended.get(key) or 0.0) for key in ("cpu_s", "device_s")}
+    device = cost.get("device_s") if "event" in cost else wall * on_cuda
+    spent = {"wall_s": wall, "cpu_s": float(cost.get("cpu_s") or 0.0), "device_s": float(device or 0.0)}
     story.spent = {key: story.spent.get(key, 0.0) + value for key, value in spent.items()}
 
 
