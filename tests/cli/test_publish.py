@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from relearn.cli import code, planned_runs, publish, track
 from relearn.report import artefacts, changes, published_set
 from relearn.report import runs as report_runs
 from relearn.report.figures import claims_forest
+from relearn.report.views.words import EMPTINESS
 from relearn.runs import parquet_file, provenance, record, tidy_csv
 from relearn.runs.record import Run
 from relearn.runs.run_store import Store
@@ -139,6 +141,32 @@ def test_the_set_is_few_files_and_its_page_refers_to_them(published: Path) -> No
     assert 'src="figures/zhu2022.fig2.5.png"' in page and "record.json" not in page
     assert "](runs/" not in (published / "claims.md").read_text()
     assert '<a id="zhu2022.table2.1"></a>\n\n## zhu2022.table2.1: ' in (published / "tables.md").read_text()
+
+
+def test_the_page_of_all_tables_explains_its_cells_and_lists_the_tables_those_of_papers_first() -> None:
+    names = [
+        "addition.a",
+        "zhu2022.table4.10",
+        "zhu2022.table4.4",
+        "zhu2022.table4.4.accuracy",
+        "kim2020.table1",
+    ]
+    page = published_set.together(
+        {name: f"# {name}: Title of {name}\n\n| a |\n| --- |\n| 1 |\n" for name in names}
+    )
+    listed = [
+        "kim2020.table1",
+        "zhu2022.table4.4",
+        "zhu2022.table4.4.accuracy",
+        "zhu2022.table4.10",
+        "addition.a",
+    ]
+    head, _, tables = page.partition("<a id=")
+    assert re.findall(r"^- \[(\S+)\]\(#(\S+)\): Title of (\S+)$", head, re.M) == [
+        (one,) * 3 for one in listed
+    ]
+    assert re.findall(r"^## (\S+): Title of", tables, re.M) == listed
+    assert all(f"- `{mark}`: {said}" in head for mark, said in EMPTINESS.items())
 
 
 def test_the_readme_keeps_what_a_person_wrote_and_counts_the_rest(published: Path) -> None:

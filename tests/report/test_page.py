@@ -14,7 +14,7 @@ from relearn.report.deviations import Method
 from relearn.report.layout import Layout
 from relearn.report.runs import select
 from relearn.report.settings_page import Setting, SettingsTable
-from relearn.report.verdict_words import MEANINGS
+from relearn.report.verdict_words import MEANINGS, PROVISIONAL_MEANS
 from relearn.report.views import words
 from relearn.report.views.studies import About
 
@@ -170,11 +170,23 @@ def test_the_first_sentence_counts_the_claims_of_studies_with_a_verdict(make_pag
     assert "without one so far" not in made
 
 
-def test_the_list_of_claims_begins_with_the_judged_ones(make_page):
+def test_the_list_of_claims_begins_with_the_judged_ones_and_names_the_study_of_each(make_page):
+    """Two studies may have a claim of one name, as gradinit and lipsformer have."""
     made = make_page[0]()
     rows = made[made.index('id="scoreboard"') :].split("</table>")[0]
     found = [verdict == "not_run" for verdict in re.findall(r'data-verdict="(\w+)"', rows)]
     assert found == sorted(found) and set(found) == {True, False}
+    named = re.findall(r'<th scope="row">.* <small>(\w+)</small>', rows)
+    about = {one.name for one in make_page[1]["about"]}
+    assert sorted(named) == sorted(one.section for one in make_page[1]["claims"] if one.section in about)
+
+
+def test_the_first_screen_explains_provisional_once(make_page):
+    html, parts = make_page
+    own = [replace(one, missing=("a network",)) if one.parts else one for one in parts["claims"]]
+    assert len({one.verdict for one in own if one.provisional}) > 1
+    for given, times in ((own, 1), ([replace(one, missing=()) for one in own], 0)):
+        assert html(claims=given).partition("</header>")[0].count(PROVISIONAL_MEANS) == times
 
 
 def test_tables_have_captions_heads_of_rows_and_columns_and_scroll_alone(make_page):

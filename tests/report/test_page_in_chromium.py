@@ -25,9 +25,10 @@ def test_the_page_fits_loads_all_and_can_be_sorted_and_filtered(make_page, root:
             seen = browser.look(page.as_uri(), width, dark)
             assert (seen.errors, seen.missing, seen.unsaid, seen.wide) == ([], [], [], [])
             assert seen.scroll <= width and seen.images == 9
+            assert browser.evaluate(UNSEEN) == []
+            found = browser.evaluate(FILTERED)
+            assert found["shown"] == found["counted"] > 0 and found["shown"] < found["all"]
             assert all(url.startswith(("file:", "data:")) for url in seen.requests)
-        found = browser.evaluate(FILTERED)
-        assert found["shown"] == found["counted"] > 0 and found["shown"] < found["all"]
         assert found["said"] == f"{found['shown']} claims"
         names = browser.evaluate(SORTED)
         assert names == sorted(names, reverse=True) and len(names) == found["all"]
@@ -73,6 +74,9 @@ FOCUSED = """(() => {
   return {before, after: style.display, says: style.content, left, right: left + parseFloat(style.width),
     links: marks.map(one => one.getAttribute("href"))};
 })()"""
+# tables of text of which a part can only be seen after scrolling sideways
+UNSEEN = """[...document.querySelectorAll(".wide:has(> table.sortable.text)")]
+  .filter(box => box.scrollWidth > box.clientWidth).map(box => box.getAttribute("aria-label"))"""
 FILTERED = """(() => {
   const rows = [...document.querySelectorAll("#scoreboard tbody tr")];
   const chosen = document.getElementById("verdicts");

@@ -99,6 +99,7 @@ def html(
             problems=problems,
             tally=_by_verdict(counts),
             verdicts=_by_verdict(tally(claims)),
+            provisional=verdict_words.PROVISIONAL_MEANS * any(one.provisional for one in judged),
             counted=sum(counts.values()),
             silent=[one.title for one in about if one.name in silent],
             **{name: sum(n for word, n in counts.items() if word.startswith(name)) for name in ENDS},
@@ -144,12 +145,7 @@ def _by_verdict(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
     for name, count in found.items():
         some = counts.get(f"{name} (provisional)", 0)
         shown.append(
-            (
-                name,
-                count,
-                verdict_words.MEANINGS[name]
-                + (f". {some} of them provisional: {verdict_words.PROVISIONAL_MEANS}" if some else ""),
-            )
+            (name, count, verdict_words.MEANINGS[name] + f". {some} of them provisional" * bool(some))
         )
     return shown
 

@@ -26,6 +26,7 @@ from relearn.report import cost
 from relearn.report.claims import Claim, tally
 from relearn.report.figures import drawn
 from relearn.report.runs import Run
+from relearn.report.views import words
 from relearn.report.views.names import plural
 from relearn.runs import parquet_file, tidy_csv
 from relearn.runs.run_store import Store
@@ -44,12 +45,8 @@ def gather(folder: Path, empty: Collection[str] = ()) -> None:
             deleted, unless a series of ours is in them, such as one on a data set that the paper does not have.
     """
     tables, figures = folder / "tables", folder / "figures"
-    pages = [
-        f'<a id="{page.stem}"></a>\n\n#{page.read_text("utf-8")}'
-        for page in sorted(tables.glob("*.md"))
-        if page.stem not in empty
-    ]
-    (folder / "tables.md").write_text("\n".join(["# Tables\n", *pages]), encoding="utf-8", newline="\n")
+    pages = {page.stem: page.read_text("utf-8") for page in tables.glob("*.md") if page.stem not in empty}
+    (folder / "tables.md").write_text(together(pages), encoding="utf-8", newline="\n")
     for made in (tables, figures):
         files = {(made.name, name): content for name, content in csv_files(folder, made.name).items()}
         parquet_file.write(folder / f"{made.name}.parquet", tidy_csv.columns(files))
@@ -63,6 +60,26 @@ def gather(folder: Path, empty: Collection[str] = ()) -> None:
         folder / "metrics.json",
     ]:
         path.unlink(missing_ok=True)
+
+
+def together(pages: Mapping[str, str]) -> str:
+    """``tables.md`` from the Markdown of each table, by id: how to read the tables, a list of them, and the tables.
+
+    The publications' tables come first, in the order of their numbers, then those that no publication has.
+    """
+
+    def order(name: str) -> tuple[bool, list[str | int]]:
+        parts = re.split(r"(\d+)", name)
+        return name.startswith("addition."), [int(part) if part.isdigit() else part for part in parts]
+
+    names = sorted(pages, key=order)
+    titles = {name: pages[name].partition("\n")[0].removeprefix(f"# {name}: ") for name in names}
+    deviation = "A deviation is the measured number minus the published one."
+    lines = ["# Tables", "", f"{words.NUMBERS} {deviation} A cell without a number says why:", ""]
+    lines += [f"- `{mark}`: {said}" for mark, said in words.EMPTINESS.items()]
+    lines += ["", "Tables named addition are in no publication.", ""]
+    lines += [f"- [{name}](#{name}): {titles[name]}" for name in names]
+    return "\n".join([*lines, "", *(f'<a id="{name}"></a>\n\n#{pages[name]}' for name in names)])
 
 
 def _has_runs(file: Path) -> bool:
