@@ -113,7 +113,10 @@ def test_validation_images_cut_short_are_removed_unless_they_may_be_written(
     dead, recent, living, whole = (
         folder / name
         for name in (
-            *(f".validation-{at}.npy.{pid}.part" for at, pid in enumerate((ended.pid, ended.pid, os.getpid()))),
+            *(
+                f".validation-{at}.npy.{pid}.part"
+                for at, pid in enumerate((ended.pid, ended.pid, os.getpid()))
+            ),
             "validation-0.npy",
         )
     )

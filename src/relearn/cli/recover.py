@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import bisect
+import contextlib
 import importlib.util
 import os
 import re
@@ -87,7 +88,7 @@ def main(args: argparse.Namespace) -> int:
             orphan.unlink(missing_ok=True)
         if orphans:
             print(f"temporary files of dead writers in {root}: {len(orphans)}{', removed' if change else ''}")
-    for folder in (cache_folder(), private_folder()):
+    for folder in caches():
         clear_validation_images(folder / "validation", change)
     if engines or jobs:
         pids = shlex.join(str(pid) for _, pid in (*engines, *jobs) if pid)
@@ -308,6 +309,13 @@ def changed_input(found: record.Record, sound: dict[str, record.Record]) -> str 
 def temporaries(root: Path) -> list[Path]:
     """Temporary files left by killed writers."""
     return sorted(path for kind in ("tmp", "part") for path in root.rglob(f".*.{kind}") if path.is_file())
+
+
+def caches() -> Iterator[Path]:
+    """The folders that a job may have used as cache."""
+    with contextlib.suppress(RuntimeError):  # no RELEARN_CACHE and no home folder
+        yield cache_folder()
+    yield private_folder()
 
 
 def clear_validation_images(folder: Path, change: bool) -> None:
