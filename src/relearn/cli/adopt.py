@@ -79,11 +79,14 @@ def open_records(given: Sequence[Path], stack: contextlib.ExitStack) -> Path:
 
     Raises:
         FileNotFoundError: a path that leads nowhere.
+        ValueError: a single file that is no part.
     """
     for path in given:
         if not path.exists():
             raise FileNotFoundError(f"{path}: no such file or folder")
     if len(given) == 1 and given[0].suffix != parts.SUFFIX and not is_store(given[0]):
+        if given[0].is_file():
+            raise ValueError(f"{given[0]}: found a file, allowed: a folder of records, or files home.*.part")
         return given[0]
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relearn-")))
     if is_store(given[0]):
