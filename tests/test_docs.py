@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from relearn.cli import VERBS, targets
+from relearn.forecast import counts, machine, summary, text
 from relearn.studies import STUDIES, parameters
 from relearn.studies.study import all_studies
 
@@ -142,6 +143,38 @@ def test_the_numbers_of_runs_in_the_documents_are_those_of_the_plan() -> None:
     assert f"# {sum(runs.values()):,} queue jobs" in page
     said = f"the {sum(runs_of('mini').values())} runs of mini become"
     assert said in (ROOT / "docs/slurm.md").read_text(encoding="utf-8")
+
+
+def test_the_gpu_days_in_the_documents_are_those_of_the_forecast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs/scale.md").read_text(encoding="utf-8").partition("## The paper scale")[2]
+    monkeypatch.setenv("RELEARN_CACHE", str(tmp_path))  # no counts of one's own
+    monkeypatch.chdir(tmp_path)  # no run is done
+    counts.table.cache_clear()
+    try:
+        whole = summary.forecast(
+            parameters.load(ROOT / "params.yaml", scale="paper"), on=machine.device("h100")
+        )
+        *_, uncounted, unknown = text.page(whole, "paper", machine.device("h100")).splitlines()
+    finally:
+        counts.table.cache_clear()
+    rows = re.findall(r"^\| (\w+) \| [\d,]+ \| (.*?) \| (.*?) ?\|$", page, re.MULTILINE)
+    parts = {part.name: part for part in (*whole.parts, whole)}
+    assert [name for name, *_ in rows] == list(parts)
+    for name, days, span in rows:
+        middle, *ends = parts[name].seconds
+        if not span:  # nothing but runs of unknown cost, or less than a day
+            assert middle < 86400 and (days == "less than 1" or parts[name].unknown), name
+        else:
+            found = [seconds / 86400 for seconds in (middle, *ends)]
+            assert [f"{one:.{1 if one < 10 else 0}f}" for one in found] == [days, *span.split(" - ")], name
+    days, chain = (round(seconds / 86400) for seconds in (whole.seconds[0], whole.schedule.chain_s))
+    assert f"On 64 such GPUs that is {days / 64:.0f} days if they are never idle ({days} / 64)." in page
+    assert f"The longest chain alone takes {chain} days" in page
+    jobs = [line.split()[0] for line in (uncounted, unknown)]
+    assert f"the networks of {jobs[0]} jobs are not counted, and that {jobs[1]} jobs of unknown cost" in page
+    assert f"it gives {whole.memory_mb / 1e6:.1f} TB of main memory" in page
 
 
 def test_files_that_the_readme_links_exist():

@@ -92,6 +92,16 @@ def test_errors_are_one_line_that_names_the_fault(words, code, says, tmp_path):
             ["plan", "claim:cp_beats_fc", "--study", "freelb"],
             "--study freelb: no run of claim:cp_beats_fc is of it",
         ),
+        *(
+            ([verb, "--scale", ""], f"relearn {verb}: --scale: found '', allowed: mini, small, medium, paper")
+            for verb in ("list", "adopt", "pack")
+        ),
+        (
+            ["adopt", "README.md"],
+            "adopt: README.md: found a file, allowed: a folder of records, or files home.*.part",
+        ),
+        (["scoreboard", "--short", "--pages", "x"], "--pages x: found with --short, which writes nothing"),
+        (["scoreboard", "--short", "--out", "x"], "--out x: found with --short, which writes nothing"),
         (["show", ""], "found an empty name"),
         (["power", ""], "claim: found ''"),
         (

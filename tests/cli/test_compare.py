@@ -102,10 +102,15 @@ def test_the_settings_that_differ_are_named(
         (["HEAD:small", "mini"], "relearn compare: HEAD:small: this commit has no results/published/small"),
         (["results", "mini"], "relearn compare: results: no claims.json; allowed: a folder that"),
         (["--all", "mini", "--output=x"], "relearn compare: "),
+        (
+            ["mini", "results/mini", "--scale", "huge"],
+            "relearn compare: --scale: found huge, allowed: with a",
+        ),
+        (["mini", "HEAD:mini", "--scale", "mini"], "relearn compare: --scale: found mini, allowed: with a"),
     ],
 )
 def test_wrong_use_is_one_line(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["compare", *words]) == (2 if "--output=x" in words else 3)
+    assert cli.main(["compare", *words]) == (2 if {"--output=x", "--scale"} & {*words} else 3)
     said = capsys.readouterr().err
     assert said.startswith(says) and said.count("\n") == 1
 

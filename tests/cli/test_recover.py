@@ -27,6 +27,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copy(CHECKOUT / name, tmp_path / name)
     monkeypatch.setattr(recover, "refusal", lambda command: None)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RELEARN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(provenance, "_git", lambda *_: None)
     return tmp_path
 
@@ -100,6 +101,35 @@ def test_each_kind_of_fault_is_named_and_cleared_once(capsys: pytest.CaptureFixt
     assert (sound / "record.json").exists()
     if not dry:
         assert said(capsys) == (0, [GO_ON])
+
+
+def test_validation_images_cut_short_are_removed_unless_they_may_be_written(
+    capsys: pytest.CaptureFixture[str], project: Path
+) -> None:
+    folder = project / "cache/validation"
+    folder.mkdir(parents=True)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    dead, recent, living, whole = (
+        folder / name
+        for name in (
+            *(
+                f".validation-{at}.npy.{pid}.part"
+                for at, pid in enumerate((ended.pid, ended.pid, os.getpid()))
+            ),
+            "validation-0.npy",
+        )
+    )
+    for file in (dead, recent, living, whole):
+        file.write_bytes(b"half")
+        if file is not recent:
+            os.utime(file, (0, 0))
+    found = f"partly decoded validation images in {folder}"
+    left = f"{found}: 2 may still be written, left alone"
+    assert said(capsys, "--dry-run") == (0, [f"{found}: 1", left, GO_ON]) and dead.exists()
+    assert said(capsys) == (0, [f"{found}: 1, removed", left, GO_ON])
+    assert sorted(folder.iterdir()) == sorted((recent, living, whole))
+    assert said(capsys) == (0, [left, GO_ON])
 
 
 def test_the_lock_that_a_running_adopt_holds_stays(capsys: pytest.CaptureFixture[str]) -> None:

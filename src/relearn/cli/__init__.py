@@ -79,6 +79,8 @@ def _main(argv: list[str]) -> int:
         return stopped
 
     def call() -> int:
+        if getattr(args, "scale", None) == "":  # of an unset variable; some verbs would take their default
+            raise ValueError(f"--scale: found '', allowed: {', '.join(SCALES)}")
         checkout.enter(args, parser)
         if name != "warm":  # it must stay single-threaded and checks by itself
             parents.watch()

@@ -30,7 +30,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from relearn.cli import SCALES, jobs
 from relearn.cli.jobs import Job
@@ -79,11 +79,14 @@ def open_records(given: Sequence[Path], stack: contextlib.ExitStack) -> Path:
 
     Raises:
         FileNotFoundError: a path that leads nowhere.
+        ValueError: a single file that is no part.
     """
     for path in given:
         if not path.exists():
             raise FileNotFoundError(f"{path}: no such file or folder")
     if len(given) == 1 and given[0].suffix != parts.SUFFIX and not is_store(given[0]):
+        if given[0].is_file():
+            raise ValueError(f"{given[0]}: found a file, allowed: a folder of records, or files home.*.part")
         return given[0]
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relearn-")))
     if is_store(given[0]):
@@ -140,11 +143,8 @@ def damaged(folder: Path) -> Iterator[str]:
             yield str(error)
 
 
-@contextlib.contextmanager
-def engine_lock(persistence: Any) -> Iterator[None]:
+def engine_lock(persistence: Any) -> contextlib.AbstractContextManager[None]:
     """Hold Snakemake's lock on this scale's files, so that no engine starts while records are put in place.
-
-    ``jobs.workflow`` builds the DAG without the lock, and its persistence has none to take.
 
     Raises:
         BlockingIOError: an engine holds it, or one that was killed has left it.
@@ -153,12 +153,7 @@ def engine_lock(persistence: Any) -> Iterator[None]:
         raise BlockingIOError(
             f"{jobs.LOCKS}: Snakemake is running here, or was killed; wait for it, or run `relearn recover`"
         )
-    try:
-        persistence._write_locks("input", (str(file) for file in persistence.all_inputfiles()))
-        persistence._write_locks("output", (str(file) for file in persistence.all_outputfiles()))
-        yield
-    finally:
-        persistence._delete_locks()
+    return cast("contextlib.AbstractContextManager[None]", persistence.lock())
 
 
 def chosen(

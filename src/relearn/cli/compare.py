@@ -41,7 +41,7 @@ def main(args: argparse.Namespace) -> int:
     Raises:
         FileNotFoundError: a side that is no scale, no folder and no commit, or that has no rendered results.
         RecordError: a damaged claims.json or table.
-        ValueError: a --page that is no report, or a file in place of --out.
+        ValueError: a --page that is no report, a file in place of --out, or a --scale without effect.
     """
     from relearn.cli import checkout, output_folder
     from relearn.report import changed_settings, changes, changes_formats
@@ -53,6 +53,8 @@ def main(args: argparse.Namespace) -> int:
     if args.page:
         with_block(args.page, "")
     words = [checkout.as_typed(args, word) for word in (args.before, args.after)]
+    if args.scale is not None and all(":" in word or local(word) for word in words):
+        raise ValueError(f"--scale: found {args.scale}, allowed: with a commit that names no scale")
     with tempfile.TemporaryDirectory() as place:
         unpacked = [Path(place) / str(number) for number in range(len(words))]
         folders = [resolve(word, args.scale, at) for word, at in zip(words, unpacked)]
@@ -107,15 +109,20 @@ def with_block(page: Path, block: str) -> str:
 
 def resolve(word: str, scale: str | None, place: Path) -> Path:
     """The folder of one side; that of a commit is unpacked at `place`."""
-    if Path(word).is_dir():
-        return Path(word)
-    for folder in (RESULTS / word, PUBLISHED / word):
-        if word and (folder / "claims.json").is_file():
-            return folder
+    if here := local(word):
+        return here
     from relearn.params.reading import chosen_scale
 
     commit, _, named = word.partition(":")
     return _unpack_commit(word, commit, named or scale or chosen_scale(), place)
+
+
+def local(word: str) -> Path | None:
+    """The folder of a side that is no commit."""
+    if Path(word).is_dir():
+        return Path(word)
+    both = (RESULTS / word, PUBLISHED / word)
+    return next((one for one in both if word and (one / "claims.json").is_file()), None)
 
 
 def _unpack_commit(word: str, commit: str, scale: str, place: Path) -> Path:

@@ -179,8 +179,8 @@ def workflow(
             loaded.dag(DAGSettings(targets=set(targets)))
             built = loaded._workflow
             built.execution_settings = ExecutionSettings()
-            # The command line shows the DAG only as pictures; these two calls are what it does internally.
-            built._prepare_dag(forceall=False, ignore_incomplete=True, lock_warn_only=True, nolock=True)
+            # Snakemake's public functions give the DAG only as text or pictures; these two calls are what they do first.
+            built._prepare_dag(forceall=False, ignore_incomplete=True, lock_warn_only=False)
             built._build_dag()
             yield built
     except (RuleException, WorkflowError) as error:

@@ -1,11 +1,13 @@
 """relearn recover: what a crash has left in this checkout, which of it is safe to clear, and how to go on.
 
 It looks for engines and jobs that are still alive, Snakemake's lock, unfinished runs, damaged records, artefacts and
-spools, and temporary files of dead writers.
+spools, and temporary files of dead writers; among these are the partly decoded validation images in the cache.
 
-It clears (not with --dry-run) a lock that no living Snakemake holds, and the temporary files. It renames to
-``record.json.aside`` a record that is truncated or edited, whose artefacts are missing or do not match it, or whose
-inputs have changed since it was made. Every target requires every record, so the job of such a record runs again.
+It clears (not with --dry-run) a lock that no living Snakemake holds, and the temporary files. The cache may be shared with other
+checkouts and machines: a file stays there if the process in its name lives, or if it was written less than ten minutes ago.
+
+It renames to ``record.json.aside`` a record that is truncated or edited, whose artefacts are missing or do not match it, or
+whose inputs have changed since it was made. Every target requires every record, so the job of such a record runs again.
 Modification times play no part in that. In the same way it renames a spool from which no attempt could go on.
 While an engine or a job of this checkout is alive, nothing is changed.
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import bisect
+import contextlib
 import importlib.util
 import os
 import re
@@ -26,6 +29,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -34,6 +38,7 @@ from typing import Any
 from relearn.cli.adopt import LOCK
 from relearn.cli.checkout import FILES as CHECKOUT
 from relearn.cli.jobs import LOCKS
+from relearn.data.cache import cache_folder, private_folder
 from relearn.params import reading as params
 from relearn.runs import record, record_file, spool
 from relearn.runs.atomic_files import holder, lock_is_free
@@ -42,6 +47,7 @@ from relearn.studies import parameters
 
 ENGINES = ("snakemake", "dvc")
 ASIDE = ".aside"
+QUIET_S = 600  # a living writer of validation images changes its file much more often (seconds)
 KINDS: dict[type, str] = {str: "text", dict: "a mapping", int: "a whole number"}
 
 
@@ -82,6 +88,8 @@ def main(args: argparse.Namespace) -> int:
             orphan.unlink(missing_ok=True)
         if orphans:
             print(f"temporary files of dead writers in {root}: {len(orphans)}{', removed' if change else ''}")
+    for folder in caches():
+        clear_validation_images(folder / "validation", change)
     if engines or jobs:
         pids = shlex.join(str(pid) for _, pid in (*engines, *jobs) if pid)
         end = f" or end them with `kill {pids}` (checkpoints are kept)" if pids else ""
@@ -301,6 +309,39 @@ def changed_input(found: record.Record, sound: dict[str, record.Record]) -> str 
 def temporaries(root: Path) -> list[Path]:
     """Temporary files left by killed writers."""
     return sorted(path for kind in ("tmp", "part") for path in root.rglob(f".*.{kind}") if path.is_file())
+
+
+def caches() -> Iterator[Path]:
+    """The folders that a job may have used as cache."""
+    with contextlib.suppress(RuntimeError):  # no RELEARN_CACHE and no home folder
+        yield cache_folder()
+    yield private_folder()
+
+
+def clear_validation_images(folder: Path, change: bool) -> None:
+    """Report partly decoded images in a folder of the cache; remove those that no process writes if ``change``."""
+    found = sorted(folder.glob(".validation-*.part"))
+    dead = [path for path in found if not may_be_written(path)]
+    for path in dead if change else ():
+        path.unlink(missing_ok=True)
+    if dead:
+        print(f"partly decoded validation images in {folder}: {len(dead)}{', removed' if change else ''}")
+    if living := len(found) - len(dead):
+        print(f"partly decoded validation images in {folder}: {living} may still be written, left alone")
+
+
+def may_be_written(part: Path) -> bool:
+    """Whether the process named in ``….<pid>.part`` lives, or the file has changed lately, maybe by another machine."""
+    pid = part.name.split(".")[-2]
+    try:
+        if time.time() - part.stat().st_mtime < QUIET_S:
+            return True
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, FileNotFoundError, OverflowError, ValueError):
+        return False
+    except PermissionError:  # the process of another user
+        return True
+    return True
 
 
 def display_name(story: spool.Story | None, run: str) -> str:

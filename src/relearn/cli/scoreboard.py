@@ -42,13 +42,22 @@ def main(args: argparse.Namespace) -> int:
 
     Raises:
         RecordError: a damaged claims.json.
-        ValueError: a file in place of --out, no claims of any scale, or a page without pairs of marks, or with those of an unknown study.
+        FileNotFoundError: a page that is no file.
+        ValueError: a file in place of --out, no claims of any scale, an option without effect, or a page without pairs of marks, or
+            with those of an unknown study.
     """
     from relearn.cli import output_folder
     from relearn.report import claims, leaderboard, scoreboard, table_formats
     from relearn.runs.atomic_files import write
     from relearn.studies.study import all_studies
 
+    for option, paths in (("--out", [args.out] if args.out else []), ("--pages", args.pages)):
+        if args.short and paths:
+            raise ValueError(
+                f"{option} {paths[0]}: found with --short, which writes nothing; allowed: one of them"
+            )
+    if missing := [page for page in args.pages if not page.is_file()]:
+        raise FileNotFoundError(f"--pages {missing[0]}: no such file")
     out = args.out or args.results / "published"
     if not args.short:
         output_folder.check("--out", out)

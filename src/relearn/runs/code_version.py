@@ -21,7 +21,8 @@ Two things are left out on purpose.
 
 * Plumbing (``PLUMBING``): modules that move, time or log results and cannot change them.
 * Lazy registries: dict literals from names to ``"module:object"`` strings. A new method in a registry
-  re-runs nothing; a rule names the module of its own method.
+  re-runs nothing; a rule names the module of its own method. So a name that is pointed to another object of the same
+  module re-runs nothing either, although it should: a new object needs a new name.
 
 Standard library only: the Snakefile and every ``relearn`` call import this file.
 """
