@@ -67,14 +67,19 @@ def test_a_run_follows_the_paper_only_if_its_amounts_are_those_of_scale_paper() 
         inputs = {"in": [{"path": f"/x/{one.folder}/out.pt"} for one in sources]}
         return Run({**RUNS[0].record, "settings": settings, "inputs": inputs}, f"runs/gradinit/{name}")
 
-    paper = {
+    paper: dict[str, dict[str, object]] = {
         "data": {"train_samples": 0},
         "train": {"training": {"epochs": 300}, "network": {"depths": (2, 6)}, "lr": 0.1},
         "evaluate": {"images": 0},
     }
     data, tenth = of("data", {"train_samples": 0}), of("data", {"train_samples": 500})
-    full = {"training": {"epochs": 300}, "network": {"depths": [2, 6]}, "lr": 0.3, "steps": 5}
-    changes = [{}, {"training": {"epochs": 30}}, {"network": {"depths": [1, 6]}}]
+    full: dict[str, object] = {
+        "training": {"epochs": 300},
+        "network": {"depths": [2, 6]},
+        "lr": 0.3,
+        "steps": 5,
+    }
+    changes: list[dict[str, object]] = [{}, {"training": {"epochs": 30}}, {"network": {"depths": [1, 6]}}]
     trainings = [of("train", {**full, **change}, data) for change in changes]
     trainings += [of("train", full, tenth), of("own", full, data)]
     for training, follows in zip(trainings, (True, False, False, False, False)):
