@@ -39,7 +39,10 @@ def test_a_claim_with_its_number_its_cost_and_the_line_to_change(
     assert part.startswith("  needed for convex polytope - feature collision: ") and part.endswith(
         "(these records, 10 targets); has 10"
     )
-    assert "  to be solved first, as more targets do not help: 1 victim, needs 4" in rest
+    assert (
+        "  to be solved first, as more targets do not help: 1 victim, needs 4; accuracy of ResNet18 not measured; "
+        "fit of ResNet18 to its fine-tuning set not measured" in rest
+    )
 
 
 def test_a_damaged_record_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

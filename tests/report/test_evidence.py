@@ -62,6 +62,43 @@ def test_a_run_follows_a_protocol_only_if_its_data_and_network_do() -> None:
     assert [one.folder for one in evidence.origins(same)] == [same.folder, start.folder, data.folder]
 
 
+def test_a_run_follows_the_paper_only_if_its_amounts_are_those_of_scale_paper() -> None:
+    def of(name: str, settings: dict[str, object], *sources: Run) -> Run:
+        inputs = {"in": [{"path": f"/x/{one.folder}/out.pt"} for one in sources]}
+        return Run({**RUNS[0].record, "settings": settings, "inputs": inputs}, f"runs/gradinit/{name}")
+
+    paper: dict[str, dict[str, object]] = {
+        "data": {"train_samples": 0},
+        "train": {"training": {"epochs": 300}, "network": {"depths": (2, 6)}, "lr": 0.1},
+        "evaluate": {"images": 0},
+    }
+    data, tenth = of("data", {"train_samples": 0}), of("data", {"train_samples": 500})
+    full: dict[str, object] = {
+        "training": {"epochs": 300},
+        "network": {"depths": [2, 6]},
+        "lr": 0.3,
+        "steps": 5,
+    }
+    changes: list[dict[str, object]] = [{}, {"training": {"epochs": 30}}, {"network": {"depths": [1, 6]}}]
+    trainings = [of("train", {**full, **change}, data) for change in changes]
+    trainings += [of("train", full, tenth), of("own", full, data)]
+    for training, follows in zip(trainings, (True, False, False, False, False)):
+        runs = [
+            of("evaluate", {"images": 100}, training),
+            training,
+            tenth if training is trainings[3] else data,
+        ]
+
+        def known(folder: str) -> dict[str, object] | None:
+            return paper.get(folder.rpartition("/")[2])
+
+        assert Evidence(runs[:1], runs, known).follows(runs[0], {}) == follows, training.settings
+        assert Evidence(runs[:1], runs).follows(runs[0], {})
+    # the runs of another study count among the origins, too
+    assert not Evidence(runs[:1], runs).follows(runs[0], {"train_samples": 7})
+    assert Evidence(runs[:1]).follows(runs[0], {"train_samples": 7})
+
+
 def test_a_metric_is_a_column_of_it(tmp_path: Path) -> None:
     evidence = Evidence(RUNS)
     assert [(one.seed, one.value) for one in evidence.trials("train.acc_frac")] == [(0, 0.5), (2, 0.25)]

@@ -1,6 +1,7 @@
 """Chapter 4's tables: cells against means done by hand, every published cell joined once, and how it reads."""
 
 import csv
+import json
 import math
 from dataclasses import replace
 
@@ -271,6 +272,33 @@ def test_a_wide_table_has_a_line_for_each_of_its_cells(tmp_path):
     assert ("DP", "6 layers, nats") not in {
         (line[0], line[1]) for line in lines
     }  # neither here nor in the paper
+
+
+def test_a_wide_table_of_our_own_has_a_line_for_each_of_its_cells_too(tmp_path):
+    pretend.write_run(tmp_path, "train", {"network": "VGG"}, {f"m{n}_frac": n / 100 for n in range(20)})
+    defined = {
+        "title": "t",
+        "caption": "c",
+        "head": "Network",
+        "addition": True,
+        "where": [{"step": "train"}],
+        "rows": [{"id": name, "title": name, "where": {"network": name}} for name in ("VGG", "ResNet")],
+        "groups": [{"id": "", "title": "all", "where": {}}],
+    }
+    for count in (grid.WIDEST - 1, grid.WIDEST):
+        measures = [
+            {"id": f"m{n}", "title": f"M{n}", "quantity": f"train.m{n}_frac", "unit": "fraction"}
+            for n in range(count)
+        ]
+        values = {key: list(one) if isinstance(one, list) else one for key, one in defined.items()}
+        (tmp_path / "tables.yaml").write_text(json.dumps({"own": {**values, "measures": measures}}))
+        (own,) = artefacts.load({"gradinit": tmp_path}).values()
+        header, lines = table_formats.header_and_rows(own, table.build(own, evidence_of(tmp_path)))
+        if count < grid.WIDEST:
+            assert len(header) == grid.WIDEST and len(lines) == 1
+        else:
+            assert header == ["Network", "Measure", "Here"]
+            assert lines[3] == ["VGG", "M3, %", "3.0 (1)"] and len(lines) == count
 
 
 def test_trainings_that_learn_nothing_are_counted_although_their_step_calls_them_ok(tmp_path):

@@ -8,9 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relearn.report import cases, claim_cost, claims_formats, outdated, power, undecided, undecided_formats
-from relearn.report.claims import LOCAL, Claim
-from relearn.report.comparisons import Comparison, Units
+from relearn.report import (
+    cases,
+    claim_cost,
+    claims_formats,
+    outdated,
+    power,
+    undecided,
+    undecided_formats,
+    verdicts,
+)
+from relearn.report.claims import LOCAL, Claim, judge
+from relearn.report.comparisons import Comparison, Finding, Units
 from relearn.report.designs import Design, Measure
 from relearn.report.runs import Run
 from relearn.report.seeds import Sample, difference, level
@@ -174,6 +183,8 @@ def test_a_claimed_effect_outside_the_interval_is_no_promise() -> None:
     ].outside and f"{within.need} new seeds, for which" in undecided_formats.headline(within)
     both = found(claim(part(values), part([v + 0.007 for v in values])), design)
     assert "outside the present interval in 1 of the 2 comparisons, so" in undecided_formats.headline(both)
+    both = found(claim(part(values), part(values)), design)
+    assert "outside the present interval in both comparisons, so" in undecided_formats.headline(both)
     assert not found(claim(part([0.3, 0.5, 0.4], Within(-0.1, 0.35))), DESIGN).needs[0].outside
 
 
@@ -228,11 +239,25 @@ def test_a_clustered_share_needs_more_units_by_its_design_effect() -> None:
         assert (clopper_pearson(agreeing, agreeing).low >= 0.97) == (agreeing == 122)
 
 
+def test_a_reason_that_differs_in_its_first_number_alone_stands_once() -> None:
+    fits = [f"SENet18 fits {share}% of its set, needs 98%" for share in ("90.0", "89.9", "90.0")]
+    others = ["VGG-19 at 10.5%, needs 60%", "VGG-18 at 9.5%, needs 60%", "1 seed, needs 3", "not measured"]
+    assert verdicts.alike([*fits, *others]) == ["SENet18 fits 89.9 to 90.0% of its set, needs 98%", *others]
+    weak = judge(
+        Finding([part([0.3], name=f"{name}: {way}") for name in "ab" for way in "xy"]),
+        lambda one: [fits[one.name[3] == "y"]] if one.name[0] == "a" else [],
+    )
+    assert weak["missing"] == ("a: SENet18 fits 89.9 to 90.0% of its set, needs 98%",)
+
+
 def test_reasons_that_more_units_do_not_remove_are_named() -> None:
     reasons = ("1 seed, needs 3", "VGG-19 at 10.5% best accuracy, needs 60%")
     one = found(claim(part([0.3]), verdict="underpowered", reasons=reasons))
     assert one.blocked == (reasons[1],) and one.least == 3
-    assert f"to be solved first, as more seeds do not help: {reasons[1]}" in undecided_formats.lines(one)
+    first = f"to be solved first, as more seeds do not help: {reasons[1]}"
+    assert first in undecided_formats.lines(one)
+    text = claims_formats.markdown([replace(claim(part([0.3])), beside=("design: x", first))], "mini")
+    assert text.index(first) < text.index("- a - b: ") < text.index("- design: x")
     weak = found(claim(part([0.3, 0.3, 0.3]), verdict="underpowered", reasons=reasons[1:]))
     assert undecided_formats.lines(weak) == [
         f"to decide it: there are enough seeds; what is missing: {reasons[1]}"
@@ -344,17 +369,21 @@ def test_claims_md_claims_json_and_the_page_have_what_would_decide() -> None:
 def test_the_page_says_what_decides_what_is_missing_and_what_its_terms_mean() -> None:
     shown = part([1.0, 2.0, 4.0], decides=False)
     local = f"a - b: reproduced for these victims, not decided if victims are drawn, too; {LOCAL}"
-    lacks = ("no runs for A: best", "no runs for A: seconds", "no runs for B: best", "no count of C", local)
+    runs = [f"no runs for {name}: {what}" for name in "AB" for what in ("best", "seconds")]
+    alone = ("no runs for A: memory", "no runs for x - y", "no runs for x - z", "no count of C")
+    lacks = (*runs, *alone, *(f"{name}: time: no seed 0: apart" for name in "AB"), local, f"c: {local}")
     one = claim(part([1.0, 1.1, 1.2]), shown, missing=lacks, beside=("design: x",))
     text = claims_formats.markdown([one], "mini", terms={"s": {"T": "iterations"}})
     assert text.index("- T: iterations") < text.index("| claim | says |")
     assert "points, claimed > 0 points: reproduced (" in text
     assert "points, shown only, measured against > 0 points: direction (" in text
     assert [line for line in text.split("\n") if line.startswith(("- missing", "- limited"))] == [
-        "- missing: no runs for A, B: best",
-        "- missing: no runs for A: seconds",
+        "- missing: no runs for A, B: best; seconds",
+        "- missing: no runs for A: memory",
+        "- missing: no runs for x - y, x - z",
         "- missing: no count of C",
-        f"- limited: {local}",
+        "- missing: A; B: time: no seed 0: apart",
+        f"- limited: a - b; c: {local}",
     ]
     assert text.index("- a - b: ") < text.index("- design: x"), (
         "a design without a headline stands behind the numbers"

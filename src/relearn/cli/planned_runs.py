@@ -6,6 +6,7 @@ numbers, once with every number equal to 1, because some read further runs only 
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -140,22 +141,30 @@ def still_planned(runs: Sequence[Run], values: Mapping[str, Any], source: Path) 
     return [run for run in runs if planned(run.folder) is not None], line
 
 
-def planned_settings(values: Mapping[str, Any]) -> Callable[[str], Mapping[str, Any] | None]:
-    """For these parameters: maps the folder of a run, below the results root, to the settings it would have now; None if unplanned."""
+def planned_settings(
+    values: Mapping[str, Any], any_seed: bool = False
+) -> Callable[[str], Mapping[str, Any] | None]:
+    """For these parameters: maps the folder of a run, below the results root, to the settings it would have now; None if unplanned.
+
+    With ``any_seed`` a run is known whatever its seed, since settings do not depend on it.
+    """
+
+    def named(folder: str) -> str:
+        return re.sub(r"/seed\d+$", "", folder) if any_seed else folder
+
     known = {
-        f"runs/{family.files['record'].format(**cell).partition('/runs/')[2].removesuffix('/record.json')}": (
-            family,
-            cell,
-        )
+        named(
+            f"runs/{family.files['record'].format(**cell).partition('/runs/')[2].removesuffix('/record.json')}"
+        ): (family, cell)
         for study in STUDIES
         for family in load(study).part("plan").plan(values, values["scale"]).values()
         for cell in family.runs
     }
 
     def settings(folder: str) -> Mapping[str, Any] | None:
-        if folder not in known:
+        if named(folder) not in known:
             return None
-        family, cell = known[folder]
+        family, cell = known[named(folder)]
         return family.settings_of(**{name: value for name, value in cell.items() if name != "seed"})
 
     return settings

@@ -7,7 +7,8 @@ is checked first and rendered into a separate folder; the previous files stay un
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,11 @@ def write(
     if args.cores is not None and args.cores < 1:
         raise ValueError(f"--cores: found {args.cores}, allowed: at least 1")
     wanted = [_whole_id(name, list(loaded)) for name in args.artefact or ()]
-    evidence = {study: Evidence(run for run in found if run.study == study) for study in _studies(loaded)}
+    published = _published(args.params)
+    evidence = {
+        study: Evidence((run for run in found if run.study == study), found, published)
+        for study in _studies(loaded)
+    }
     defined = {name: artefacts.expand_rows(one, evidence[one.study].runs) for name, one in loaded.items()}
     tables, coverages = {}, []
     chosen = [defined[name] for name in wanted or defined]
@@ -154,6 +159,17 @@ def write(
         return coverages, []
     whole = (args, new, values, studies, found, problems, defined, evidence, tables, coverages, layout)
     return coverages, _whole(*whole)
+
+
+def _published(params: Path) -> Callable[[str], Mapping[str, Any] | None] | None:
+    """The settings of a run at scale paper, planned when first asked for; None without the file of published settings."""
+    from relearn.cli.planned_runs import planned_settings
+    from relearn.studies import parameters
+
+    if not (params.parent / "params" / "paper.yaml").is_file():
+        return None
+    planned = cache(lambda: planned_settings(parameters.load(params, "paper"), any_seed=True))
+    return lambda folder: planned()(folder)
 
 
 def draw(

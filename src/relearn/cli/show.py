@@ -154,8 +154,7 @@ def _claim(target: Target, root: Path, scale: str, params: Path) -> str:
     explained = analysis.explain(judged, analysis.load({study.name: study.reported}), scale)
     for paragraphs in analysis.paragraphs(explained).values():
         text += paragraphs
-    lacking = [f"missing: {one}" for one in judged[0].missing]
-    text += [line for line in lacking if f"- {line}" not in text]
+    text += [line for line in claims_formats.lacking(judged[0].missing) if f"- {line}" not in text]
     text += [_to_judge(target, scale, params)] * (judged[0].verdict == "not_run")
     return "\n".join([*text, *(f"left out: {problem}" for problem in problems)]) + "\n"
 

@@ -12,7 +12,7 @@ from typing import Any
 from relearn.report import yaml_file
 from relearn.report.comparisons import Comparison, Exact, Finding
 from relearn.report.quantities import Evidence
-from relearn.report.verdicts import ORDER, weakest
+from relearn.report.verdicts import ORDER, alike, weakest
 
 Power = Callable[[Comparison], list[str]]  # why a comparison is underpowered; empty if it is not
 
@@ -197,7 +197,7 @@ def judge(finding: Finding, power: Power) -> dict[str, Any]:
     strong = [part for part in compared if subject(part) not in weak]
     if weak and strong and all(map(subject, compared)):
         compared, reasons = strong, ()
-        missing += tuple(f"{name}: {'; '.join(lacks)}" for name, lacks in weak.items())
+        missing += tuple(f"{name}: {'; '.join(alike(lacks))}" for name, lacks in weak.items())
     among = sum(part.among for part in compared)
     counted = {id(part): replace(part, among=among) for part in compared}
     parts, compared = tuple(counted.get(id(part), part) for part in parts), list(counted.values())

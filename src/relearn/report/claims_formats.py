@@ -14,7 +14,7 @@ from relearn.report.comparisons import Comparison, Exact
 from relearn.report.layout import PIPELINE
 from relearn.report.statistics import Interval
 from relearn.report.table_formats import pipes
-from relearn.report.verdicts import Within
+from relearn.report.verdicts import Within, alike
 from relearn.report.views.names import plural
 
 NO_RUNS = "no runs for "
@@ -134,7 +134,7 @@ def pairs(count: Mapping[str, int]) -> str:
 
 def remarks(claim: Claim) -> list[str]:
     """Why the verdict is what it is, beyond the numbers; settings that have changed since; one line on what would decide the claim."""
-    lines = [f"underpowered: {'; '.join(claim.reasons)}"] if claim.parts and claim.reasons else []
+    lines = [f"underpowered: {'; '.join(alike(claim.reasons))}"] if claim.parts and claim.reasons else []
     if claim.verdict == "underpowered" and claim.numbers_say:
         lines.append(f"otherwise the verdict by the numbers would be: {claim.numbers_say}")
     if claim.apart:
@@ -148,8 +148,8 @@ def remarks(claim: Claim) -> list[str]:
 
 
 def _decides(line: str) -> bool:
-    """Whether a line beside a claim says what would decide it; it stands before the comparisons, the others behind them."""
-    return line.startswith("to decide it: ")
+    """Whether a line beside a claim says what would decide it; such lines stand before the comparisons, the others behind them."""
+    return line.startswith(("to decide it: ", "to be solved first, "))
 
 
 def background(claim: Claim) -> list[str]:
@@ -158,15 +158,37 @@ def background(claim: Claim) -> list[str]:
 
 
 def lacking(missing: Iterable[str]) -> list[str]:
-    """``missing: no runs for A, B: what`` once for all networks or tasks that lack the same; ``limited`` to the given victims."""
-    # the names by what they lack; an item that is no such part stands for itself
+    """``missing: no runs for A, B: what`` and ``missing: A; B: why`` once for all that lack the same; ``limited`` to the given victims."""
+    items = list(dict.fromkeys(missing))
+    unmade = _by_name(
+        item.removeprefix(NO_RUNS).partition(": ")[::2] for item in items if item.startswith(NO_RUNS)
+    )
+    together: dict[str, list[str]] = {}  # what the same networks or tasks lack
+    for what, names in unmade.items():
+        together.setdefault(", ".join(names), []).extend([what] * bool(what))
+    found = [
+        NO_RUNS + ": ".join(filter(None, (names, "; ".join(kinds)))) for names, kinds in together.items()
+    ]
+    parts = _by_name(item.rpartition(": ")[::2] for item in items if not item.startswith(NO_RUNS))
+    found += [": ".join(filter(None, (_named(names), why))) for why, names in parts.items()]
+    return [f"{'limited' if item.endswith(LOCAL) else 'missing'}: {item}" for item in found]
+
+
+def _by_name(pairs: Iterable[tuple[str, ...]]) -> dict[str, list[str]]:
+    """The names by what is said of them."""
     found: dict[str, list[str]] = {}
-    for item in missing:
-        name, colon, what = item.removeprefix(NO_RUNS).partition(": ")
-        network = item.startswith(NO_RUNS) and bool(colon)
-        found.setdefault(what if network else item, []).extend([name] * network)
-    items = [f"{NO_RUNS}{', '.join(names)}: {what}" if names else what for what, names in found.items()]
-    return [f"{'limited' if item.endswith(LOCAL) else 'missing'}: {item}" for item in items]
+    for name, what in pairs:
+        found.setdefault(what, []).append(name)
+    return found
+
+
+def _named(names: Sequence[str]) -> str:
+    """The names as a list, with the end that all of them share, such as ``: without seed 0``, once."""
+    heads = [name.rpartition(": ")[::2] for name in names]
+    ends = {end for _, end in heads}
+    if len(names) > 1 and len(ends) == 1 and all(head for head, _ in heads):
+        return f"{_named([head for head, _ in heads])}: {ends.pop()}"
+    return "; ".join(names)
 
 
 def markdown(

@@ -57,8 +57,8 @@ def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str
     found = {(cell.row.id, cell.column.id): cell for cell in cells}
     flat = len(groups) == 1
     measured = len(artefact.columns if flat else groups)
-    if beside and 1 + (not flat) + 3 * measured > WIDEST:
-        return _long(artefact, found)
+    if 1 + (not flat) + (3 if beside else 1) * measured > WIDEST:
+        return _long(artefact, found, bool(beside))
     header = [artefact.head] if flat else [artefact.head, "Measure"]
     for name in artefact.columns if flat else groups:
         header.append(column_title(name) if isinstance(name, Column) else name)
@@ -81,20 +81,22 @@ def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str
     return header, lines
 
 
-def _long(artefact: Artefact, found: dict[tuple[str, str], Cell]) -> tuple[list[str], list[list[str]]]:
-    """One line for each row and column that has a number, an outcome, or a published number."""
+def _long(
+    artefact: Artefact, found: dict[tuple[str, str], Cell], beside: bool
+) -> tuple[list[str], list[list[str]]]:
+    """One line for each row and column that has a number, an outcome, or a published number, which ``beside`` shows."""
     several = len({column.group for column in artefact.columns}) > 1
     lines = []
     for row in artefact.rows:
         title = row.title + (f" ({row.note})" if row.note else "")
         for column in artefact.columns:
             cell = found[row.id, column.id]
-            printed = format_published(cell.printed.values())
+            printed = format_published(cell.printed.values()) if beside else NO_NUMBER
             if cell.status in ("not_applicable", "not_run") and printed == NO_NUMBER:
                 continue
             name = f"{column.group}: {column_title(column)}" if several else column_title(column)
-            lines.append([title, name, text(cell), printed, away(cell)])
-    return [artefact.head, "Measure", "Here", "Paper", "Deviation"], lines
+            lines.append([title, name, text(cell), *([printed, away(cell)] if beside else [])])
+    return [artefact.head, "Measure", "Here", *(["Paper", "Deviation"] if beside else [])], lines
 
 
 def _measures(artefact: Artefact, row: str, found: dict[tuple[str, str], Cell]) -> list[str]:

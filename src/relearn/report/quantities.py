@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     import pandas
 
 Key = tuple[str, int, int]  # victim, seed, target
+Published = Callable[[str], Mapping[str, Any] | None]  # the folder of a run to its settings at scale paper
 Row = Mapping[str, Any]  # a row of trials.csv
 
 
@@ -177,11 +178,31 @@ def quantity(name: str) -> Quantity:
     return Quantity("evaluate_networks", _number("accuracy_frac"), member="architecture", rows=rows)
 
 
-class Evidence:
-    """All runs of one study at one scale, queried by quantity."""
+AMOUNTS = (
+    *("epochs", "steps", "iterations"),  # of a training, a crafting or a search
+    *("train", "train_samples", "train_pairs", "train_sentences", "train_images"),
+    *("pretrain_per_class", "fine_tune_per_class"),
+    *("width", "depth", "depths", "dim", "embed_dim", "layers"),
+)
+"""Settings that say how long and on how many samples a run trains, and how large its network is."""
 
-    def __init__(self, runs: Iterable[Run]) -> None:
+
+class Evidence:
+    """All runs of one study at one scale, queried by quantity.
+
+    Args:
+        runs: of the study.
+        every: runs of other studies too, whose outputs those of the study may have read.
+        published: the settings of a run at scale paper, None for a run that scale paper does not have. Without it no amount is compared.
+    """
+
+    def __init__(
+        self, runs: Iterable[Run], every: Iterable[Run] = (), published: Published | None = None
+    ) -> None:
         self.runs = list(runs)
+        self._by_folder = {run.folder: run for run in (*every, *self.runs)}
+        self._published = published
+        self._whole: dict[str, bool] = {}
         self._effective: dict[tuple[str, str], set[Key]] = {}
         self._columns: dict[str, dict[Run, float]] = {}
         self._found: dict[tuple[str, str], list[Run]] = {}
@@ -202,10 +223,6 @@ class Evidence:
             self._columns[metric] = {run: float(one) for run, one in pairs if one is not None and one == one}
         return self._columns[metric]
 
-    @cached_property
-    def _by_folder(self) -> dict[str, Run]:
-        return {run.folder: run for run in self.runs}
-
     def sources(self, run: Run) -> list[Run]:
         """The run and those whose outputs it read."""
         return [run, *(self._by_folder[folder] for folder in run.sources if folder in self._by_folder)]
@@ -222,13 +239,27 @@ class Evidence:
         return list(found.values())
 
     def follows(self, run: Run, protocol: Mapping[str, Any]) -> bool:
-        """Whether every one of these settings that the run or an origin has, at any depth, has its value or one of its values."""
+        """Whether the run and its origins are those of the paper: in the settings of ``protocol``, and in their amounts.
+
+        A setting of ``protocol`` has, at any depth, its value or one of its values. :data:`AMOUNTS` equal those of the same run at
+        scale paper; a run that scale paper does not have is not the paper's.
+        """
         return all(
             value in (wanted if isinstance(wanted, list) else [wanted])
             for one in (self.origins(run) if protocol else ())
             for key, wanted in protocol.items()
             for value in under(one.settings, key)
-        )
+        ) and (self._published is None or all(map(self._full, self.origins(run))))
+
+    def _full(self, run: Run) -> bool:
+        """Whether the run has the published amounts, as far as both it and the same run at scale paper have such a setting."""
+        if run.folder not in self._whole:
+            paper = self._published(run.folder) if self._published else None
+            pairs = [[_plain(under(one, key)) for one in (run.settings, paper or {})] for key in AMOUNTS]
+            self._whole[run.folder] = paper is not None and all(
+                here == there for here, there in pairs if here and there
+            )
+        return self._whole[run.folder]
 
     def of(self, name: str, *filters: Where) -> list[Run]:
         """The runs that measure this quantity, including diverged ones; a table, its coverage and claims ask for the same cells."""
@@ -295,6 +326,11 @@ class Evidence:
         setting = run.labels["setting"]
         # the imbalance study starts from the attacks that succeed on the balanced set, as the public code does
         return self.effective("transfer" if setting == "imbalance" else setting, run.labels["attack"])
+
+
+def _plain(values: Iterable[Any]) -> list[Any]:
+    """The values, sequences as lists: a record has no tuples."""
+    return [list(value) if isinstance(value, tuple) else value for value in values]
 
 
 def _trial(kind: Quantity, name: str, run: Run, row: Row) -> Trial | None:

@@ -23,8 +23,8 @@ SEED = 20_221
 class Interval:
     """An estimate with its 95% interval; the ends are infinite if the data allow no interval (one cluster).
 
-    ``freedom``, the degrees of freedom of its variance, and ``trials``, of a Clopper-Pearson interval, say how wide it is at another
-    confidence (:func:`relearn.report.verdicts.widened`).
+    ``freedom``, the degrees of freedom of its variance, ``trials``, of a Clopper-Pearson interval, and ``steps``, of a value out of a few
+    (:func:`stepped`), say how wide it is at another confidence (:func:`relearn.report.verdicts.widened`).
     """
 
     estimate: float
@@ -32,6 +32,7 @@ class Interval:
     high: float
     freedom: float = field(default=math.inf, compare=False)
     trials: float = field(default=0.0, compare=False)
+    steps: tuple[tuple[float, float], ...] = field(default=(), compare=False)
 
 
 def wilson(successes: float, n: int, confidence: float = CONFIDENCE) -> Interval:
@@ -301,11 +302,28 @@ def clustered_argmax(
     return first, np.bincount(best, minlength=sums.shape[1]) / len(means)
 
 
-def expanded_level(groups: int) -> float:
+def stepped(
+    estimate: float, steps: Sequence[tuple[float, float]], freedom: float, confidence: float = CONFIDENCE
+) -> Interval:
+    """The percentile interval of a statistic that takes only a few values, such as the place of a maximum.
+
+    Args:
+        steps: each value in ascending order, with the share of bootstrap draws up to and including it.
+        freedom: number of clusters less 1, for the expanded percentiles.
+    """
+    tail = expanded_level(int(freedom) + 1, confidence)
+    low, high = (
+        next((value for value, reach in steps if reach >= level - 1e-12), steps[-1][0])
+        for level in (tail, 1 - tail)
+    )
+    return Interval(estimate, min(low, estimate), max(high, estimate), freedom, steps=tuple(steps))
+
+
+def expanded_level(groups: int, confidence: float = CONFIDENCE) -> float:
     r"""The lower percentile level for G clusters: :math:`\Phi(\sqrt{G/(G-1)}\; t_{\alpha/2, G-1})`."""
     from scipy import special
 
-    quantile = t_quantile((1 - CONFIDENCE) / 2, groups - 1)
+    quantile = t_quantile((1 - confidence) / 2, groups - 1)
     return float(special.ndtr(math.sqrt(groups / (groups - 1)) * quantile))
 
 

@@ -76,7 +76,11 @@ def caption(artefact: Artefact, cells: Sequence[Cell]) -> str:
     shown = [cell for cell in cells if cell.status == "measured"]
     stated = [_stated(shown, [getattr(cell, name) for cell in shown]) for name in ("size", "chosen")]
     apart = not artefact.addition and any(cell.published and not cell.comparable for cell in shown)
-    why = "No deviation is shown where data, networks or machine are not the published ones." if apart else ""
+    why = (
+        "No deviation is shown where data, networks, length of training or machine are not the published ones."
+        if apart
+        else ""
+    )
     left_out = blank.without_empty(artefact, cells)[1]
     return " ".join(filter(None, (artefact.full_caption, legend, *stated, why, left_out)))
 

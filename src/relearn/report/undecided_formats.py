@@ -9,6 +9,7 @@ from relearn.report.claims import LOCAL
 from relearn.report.claims_formats import three
 from relearn.report.power import MOST, POWER
 from relearn.report.undecided import GPU_RATIO, Need, Undecided
+from relearn.report.verdicts import alike
 
 
 def duration(seconds: float) -> str:
@@ -47,14 +48,15 @@ def headline(one: Undecided) -> str:
     claimed = "true effects were the claimed ones" if several else "true effect were the claimed one"
     new = f"{one.need:,} new {one.unit}"
     if outside := sum(need.outside for need in one.needs):
-        where = f" in {outside} of the {one.required} comparisons" if several else ""
+        every = "both" if one.required == 2 else f"all {one.required}"
+        share = every if outside == one.required else f"{outside} of the {one.required}"
+        where = f" in {share} comparisons" if several else ""
         return (
             f"the claimed effect lies outside the present interval{where}, so more {one.unit} are not expected to show it; "
             f"if the {claimed} after all, {new} {decide}{_cost(one, ' and cost ')}{_place_note(one)}"
         )
     if one.need <= one.have:
-        enough = f"{_units(one.have, one.unit)} would be enough for the claimed effect"
-        return f"{enough}{f's of {one.comparisons}, but not all' if several else ', but it did not'} show"
+        return f"{_units(one.have, one.unit)}, as there are, {decide} if the {claimed}; here they did not"
     have = "1 is" if one.have == 1 else f"{one.have} are"
     cost = _cost(one, f"; {new}, for which this power holds, cost ")
     return f"{_units(one.need, one.unit)} {decide} if the {claimed}, {have} available{cost}{_place_note(one)}"
@@ -65,7 +67,8 @@ def lines(one: Undecided) -> list[str]:
     found = [f"to decide it: {headline(one)}"]
     found += [f"needed for {need.comparison}: {_needed(need)}" for need in one.needs]
     if one.needs or (one.cpu_s is not None and one.least > 0):  # else the headline names them
-        found += [f"to be solved first, as more {one.unit} do not help: {reason}" for reason in one.blocked]
+        solve = "; ".join(alike(one.blocked))
+        found += [f"to be solved first, as more {one.unit} do not help: {solve}"] * bool(solve)
     return found
 
 

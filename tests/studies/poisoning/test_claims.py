@@ -1,12 +1,16 @@
 """Each verdict is reached by a study that deserves it, through records, predicate and judgement."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 
 from relearn.report import claims, claims_formats
-from relearn.studies.poisoning.claims import PREDICATES
+from relearn.report.comparisons import Finding
+from relearn.report.quantities import Trial
+from relearn.studies.poisoning.claims import PREDICATES, knn
 
 from ...report import conftest as report
 from ...report.conftest import FOLDERS, SECTIONS, evidence_of
@@ -342,6 +346,35 @@ def test_k_rule_doubts_when_victims_disagree(judge_study):
     claim = judge_study("best_k_is_1_to_2_class_sizes", removed=answer, **KNN)
     assert claim.main.interval.estimate == 1.0
     assert (claim.verdict, claim.main.interval.high) == ("direction", 4.0)
+
+
+def test_two_attacks_contradict_a_true_k_rule_as_seldom_as_one_comparison():
+    """The end of the claimed range is as good as a k below it, so that each attack may miss the range by chance."""
+    generator = np.random.default_rng(1)
+
+    def attack():
+        values = generator.normal(size=(20, 2))
+        ks = {20: 0.4, 50: 1.0}
+        trials = [
+            Trial("victim", 0, target, k, float(row[place]), "run")
+            for target, row in enumerate(values)
+            for place, k in enumerate(ks)
+        ]
+        return knn._best_k("", trials, ks)
+
+    pairs = [(attack(), attack()) for _ in range(1000)]
+
+    def wrong(change):
+        found = [claims.judge(Finding([change(one) for one in pair]), lambda _: []) for pair in pairs]
+        return sum(one["verdict"] == "contradicted" for one in found) / len(found)
+
+    def lengthened(one):
+        """As before: the arms of the interval are multiplied, also an arm of no length."""
+        return replace(one, interval=replace(one.interval, steps=()))
+
+    assert (
+        wrong(lambda one: one) < 0.035 < wrong(lengthened)
+    )  # nominally 0.025 on this side, and 0.05 uncorrected
 
 
 @pytest.mark.parametrize(

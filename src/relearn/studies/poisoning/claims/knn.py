@@ -15,7 +15,7 @@ import numpy as np
 
 from relearn.report.comparisons import DIFFERENCE, Comparison, Finding, finding, paired_difference, rate
 from relearn.report.quantities import Evidence, Key, Trial
-from relearn.report.statistics import Interval, clustered_argmax, expanded_level
+from relearn.report.statistics import clustered_argmax, stepped
 from relearn.report.verdicts import Above, Within
 from relearn.studies.poisoning.claims.attacks import ATTACKS, POINT, undefended
 from relearn.studies.poisoning.evidence import normalised_k
@@ -122,9 +122,8 @@ def _best_k(name: str, trials: list[Trial], normalised: dict[int, float]) -> Com
     reach = np.cumsum(shares)
     ratios = [normalised[k] for k in ks]
     groups = len({target for _, _, target in keys})
-    tail = expanded_level(min(groups, len(set(networks))) if several else groups)
-    low, high = (ratios[int(np.searchsorted(reach, level - 1e-12))] for level in (tail, 1 - tail))
-    interval = Interval(ratios[best], min(low, ratios[best]), max(high, ratios[best]))
+    steps = [(ratio, float(share)) for ratio, share in zip(ratios, reach)]
+    interval = stepped(ratios[best], steps, (min(groups, len(set(networks))) if several else groups) - 1)
     notes = [
         f"mean MCC {float(values[:, best].mean()):.3f} at k = {ks[best]}, swept: {', '.join(map(str, ks))}"
     ]
