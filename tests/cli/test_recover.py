@@ -14,7 +14,7 @@ import pytest
 from relearn import cli
 from relearn.cli import adopt, recover
 from relearn.runs import provenance, record, record_file
-from relearn.runs.atomic_files import Lock
+from relearn.runs.atomic_files import Holder, Lock
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 RUNS = Path("results/mini/runs/poisoning")
@@ -207,7 +207,28 @@ def test_an_engine_is_known_by_its_name_and_folder(
         assert child.stdout is not None and child.stdout.readline() == "ready\n"
         found = recover.engines_alive()
         child.kill()
-    assert found == ([("snakemake", child.pid)] if engine else [])
+    assert found == ([("snakemake", Holder(child.pid))] if engine else [])
+
+
+def test_an_engine_on_another_machine_holds_its_lock(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its process is not in this machine's /proc, and its pid may be another process's here."""
+    lock = Path(".snakemake/locks/0.input.lock")
+    lock.parent.mkdir(parents=True)
+    lock.write_text("x\n")
+    engine = recover.ENGINE_LOCKS / "login-7.lock"
+    with Lock(engine):
+        engine.write_text("7 login\n")
+        assert said(capsys) == (
+            4,
+            [
+                "running: snakemake, process 7 on login",
+                "Snakemake's lock: held, see above",
+                "go on: wait for them; then `relearn recover`",
+            ],
+        )
+        assert lock.exists()
+    assert said(capsys)[1][0] == "Snakemake's lock: no running process holds it; removed"
+    assert not lock.exists() and not engine.exists()
 
 
 @pytest.mark.parametrize("name", recover.CHECKOUT)

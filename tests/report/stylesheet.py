@@ -10,7 +10,7 @@ TOKEN = re.compile(
     r"""(?P<space>(?:\s|/\*.*?\*/)+)
     |(?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
     |(?P<word>[-\w.#%@+*]+)
-    |(?P<mark>[{}():;,/>])""",
+    |(?P<mark>[{}():;,/>\[\]])""",
     re.VERBOSE | re.DOTALL,
 )
 Rules = dict[str, dict[str, str]]

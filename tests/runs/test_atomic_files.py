@@ -114,6 +114,10 @@ def test_a_lock_is_for_one_and_names_its_holder(tmp_path: Path) -> None:
     assert durable.lock_is_free(path)
     with durable.Lock(path, wait_s=0.0) as again:
         assert not again.waited
+        assert durable.holder(path) == durable.Holder(os.getpid())
+        path.write_text("4711 node7\n")  # as another machine does
+        with pytest.raises(durable.Busy, match=r"run\.lock: held by process 4711 on node7, not free"):
+            durable.Lock(path, wait_s=0.0).__enter__()
 
 
 def test_a_lock_dies_with_its_owner(tmp_path: Path) -> None:
@@ -141,7 +145,7 @@ def test_a_file_system_without_locks_is_named_once_and_the_run_goes_on(
     durable._no_locks.cache_clear()
     for name in ("a.lock", "b.lock"):
         with durable.Lock(tmp_path / name, wait_s=0.0) as lock:
-            assert not lock.waited and lock.path.read_text() == f"{os.getpid()}\n"
+            assert not lock.waited and durable._holder(lock.path.read_bytes()).pid == os.getpid()
     said = capsys.readouterr().err
     assert said.startswith("no file locks: ") and said.count("\n") == 1
 

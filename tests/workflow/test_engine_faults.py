@@ -75,7 +75,7 @@ class Checkout:
 
     def jobs_alive(self) -> list[int]:
         locks = (self.root / "results/mini/work").glob("*.lock")
-        return [pid for pid in map(holder, locks) if pid is not None]
+        return [owner.pid for owner in map(holder, locks) if owner]
 
     def signal_jobs(self, number: int) -> list[int]:
         found = self.jobs_alive()

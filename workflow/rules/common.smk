@@ -6,10 +6,12 @@ from functools import cache
 from pathlib import Path
 
 from relearn.cli import planned_source
+from relearn.cli.jobs import ENGINES
 from relearn.params import reading as reader
 from relearn.report.closing import closing_words
 from relearn.studies import parameters
 from relearn.runs import orphan_guard as parents
+from relearn.runs.atomic_files import Lock
 from relearn.runs.code_version import code_version
 from relearn.methods import DEFENCES, MIXTURES, VOTES
 from relearn.runs.record import canonical
@@ -140,7 +142,7 @@ def words_of(family):
 
 
 TRACKER_STOP = f"{ROOT}/spool/.stop-{os.getpid()}"  # another Snakemake may have an importer of its own
-HELPERS = {}  # processes that run as long as this one; names defined in `onstart:` are lost when it ends
+HELPERS = {}  # what lasts as long as this process; names defined in `onstart:` are lost when it ends
 
 
 include: "warm.smk"
@@ -148,6 +150,7 @@ include: "start.smk"
 
 
 onstart:
+    HELPERS["lock"] = Lock(ENGINES / f"{os.uname().nodename}-{os.getpid()}.lock", wait_s=0).__enter__()
     announce(workflow.dag)
     foresee(workflow.dag, PARAMS)
     without_rate_limit(workflow.scheduler)
@@ -172,6 +175,9 @@ onstart:
 
 def stop_helpers():
     """Let the importer import the last records and end."""
+    if lock := HELPERS.pop("lock", None):
+        lock.path.unlink(missing_ok=True)
+        lock.__exit__(None, None, None)
     stop_warm(HELPERS.pop("warm", None))
     if "tracker" in HELPERS:
         Path(TRACKER_STOP).touch()

@@ -37,11 +37,12 @@ from typing import Any
 
 from relearn.cli.adopt import LOCK
 from relearn.cli.checkout import FILES as CHECKOUT
+from relearn.cli.jobs import ENGINES as ENGINE_LOCKS
 from relearn.cli.jobs import LOCKS
 from relearn.data.cache import cache_folder, private_folder
 from relearn.params import reading as params
 from relearn.runs import record, record_file, spool
-from relearn.runs.atomic_files import holder, lock_is_free
+from relearn.runs.atomic_files import Holder, holder, lock_is_free
 from relearn.runs.exit_codes import RESOURCE, USE
 from relearn.studies import parameters
 
@@ -64,17 +65,19 @@ def main(args: argparse.Namespace) -> int:
         if not Path(name).is_file():
             raise ValueError(f"{name}: no such file; start this in the root of the checkout")
     roots, touched = scales(), set()
-    engines, jobs = [*engines_alive(), *adopting()], [job for root in roots for job in jobs_alive(root)]
-    for name, pid in (*engines, *jobs):
-        say(f"running: {name}, process {pid or 'unknown'}")
+    engines = [*engines_alive(), *engines_elsewhere(), *adopting()]
+    jobs = [job for root in roots for job in jobs_alive(root)]
+    for name, owner in (*engines, *jobs):
+        say(f"running: {name}, {owner}")
     change = not (args.dry_run or engines or jobs)
-    if locks := sorted(LOCKS.glob("*.lock")):
+    if any(LOCKS.glob("*.lock")):
         if engines or jobs:
             print("Snakemake's lock: held, see above")
         else:
             print("Snakemake's lock: no running process holds it" + ("; removed" if change else ""))
             if change:
-                shutil.rmtree(locks[0].parent)
+                shutil.rmtree(LOCKS)
+                shutil.rmtree(ENGINE_LOCKS, ignore_errors=True)
     for root in roots:
         for line in unfinished(root):
             say(f"unfinished: {line}")
@@ -91,7 +94,7 @@ def main(args: argparse.Namespace) -> int:
     for folder in caches():
         clear_validation_images(folder / "validation", change)
     if engines or jobs:
-        pids = shlex.join(str(pid) for _, pid in (*engines, *jobs) if pid)
+        pids = shlex.join(str(one.pid) for _, one in (*engines, *jobs) if one.pid and not one.host)
         end = f" or end them with `kill {pids}` (checkpoints are kept)" if pids else ""
         print(f"go on: wait for them{end}; then `relearn recover`")
         return RESOURCE
@@ -154,8 +157,8 @@ def scales() -> list[Path]:
     return [path for path in found if any((path / part).is_dir() for part in ("runs", "spool", "work"))]
 
 
-def engines_alive() -> list[tuple[str, int]]:
-    """Snakemake and DVC processes that work in this folder; empty on systems without /proc."""
+def engines_alive() -> list[tuple[str, Holder]]:
+    """Snakemake and DVC processes of this machine that work in this folder; empty on systems without /proc."""
     found, here = [], Path.cwd().resolve()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -168,26 +171,30 @@ def engines_alive() -> list[tuple[str, int]]:
         is_python = Path(words[0]).name.startswith("python")
         name = next((one for one in ENGINES if one in (names if is_python else {Path(words[0]).name})), None)
         if name and folder == here and int(entry.name) != os.getpid():
-            found.append((name, int(entry.name)))
-    return sorted(found, key=lambda one: one[1])
+            found.append((name, Holder(int(entry.name))))
+    return sorted(found, key=lambda one: one[1].pid)
 
 
-def adopting() -> list[tuple[str, int]]:
+def engines_elsewhere() -> Iterator[tuple[str, Holder]]:
+    """Snakemake on other machines that share this folder, where its file system has locks."""
+    for lock in sorted(ENGINE_LOCKS.glob("*.lock")):
+        owner = holder(lock)
+        if owner and owner.host:
+            yield "snakemake", owner
+
+
+def adopting() -> list[tuple[str, Holder]]:
     """`relearn adopt`, if it puts records in place here; it holds Snakemake's lock meanwhile."""
-    pid = holder(LOCK) if LOCK.exists() else None
-    return [] if pid is None else [("relearn adopt", pid)]
+    owner = holder(LOCK)
+    return [] if owner is None else [("relearn adopt", owner)]
 
 
-def jobs_alive(root: Path) -> Iterator[tuple[str, int]]:
-    """Yield each run whose lock a living process holds, and the id of that process; 0 if the lock does not say it."""
+def jobs_alive(root: Path) -> Iterator[tuple[str, Holder]]:
+    """Yield each run whose lock a living process holds, and that process."""
     for lock in sorted((root / "work").glob("*.lock")):
-        try:
-            pid = holder(lock)
-        except ValueError:  # thousands of digits
-            pid = 0
-        if pid is not None:
+        if owner := holder(lock):
             story, _ = read_spool(root / "spool" / f"{lock.stem}.jsonl")
-            yield display_name(story, lock.stem), pid
+            yield display_name(story, lock.stem), owner
 
 
 def unfinished(root: Path) -> Iterator[str]:

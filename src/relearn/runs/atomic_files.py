@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -195,11 +196,27 @@ def _free(folder: Path) -> str:
         return "unknown space"
 
 
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds a lock.
+
+    Args:
+        pid: 0 if the lock does not say it.
+        host: its machine; "" if that is this one.
+    """
+
+    pid: int
+    host: str = ""
+
+    def __str__(self) -> str:
+        return f"process {self.pid or 'unknown'}" + (f" on {self.host}" if self.host else "")
+
+
 class Lock:
-    """An exclusive flock on a file that holds the owner's pid; the kernel releases it when the owner dies.
+    """An exclusive flock on a file that names the owner's pid and machine; the kernel releases it when the owner dies.
 
     `waited` is true if another process held it first. After `wait_s` seconds `Busy` is raised, naming the
-    pid.
+    owner.
     """
 
     def __init__(self, path: Path, wait_s: float = 30.0) -> None:
@@ -216,18 +233,16 @@ class Lock:
         announced = False
         try:
             while not _flock(descriptor, fcntl.LOCK_EX):
-                holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+                owner = _holder(os.pread(descriptor, 512, 0))
                 if time.monotonic() >= deadline:
-                    raise Busy(
-                        f"{self.path.name}: held by process {holder}, not free after {self.wait_s:g} s"
-                    )
+                    raise Busy(f"{self.path.name}: held by {owner}, not free after {self.wait_s:g} s")
                 self.waited = True
-                if not announced and (holder != "unknown" or time.monotonic() >= named_by):
+                if not announced and (owner.pid or time.monotonic() >= named_by):
                     announced = True
-                    print(f"{self.path.name}: held by process {holder}, waiting", file=sys.stderr, flush=True)
+                    print(f"{self.path.name}: held by {owner}, waiting", file=sys.stderr, flush=True)
                 time.sleep(0.1)
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            os.pwrite(descriptor, f"{os.getpid()} {os.uname().nodename}\n".encode(), 0)
         except BaseException:
             os.close(descriptor)
             raise
@@ -254,12 +269,15 @@ def lock_is_free(path: Path) -> bool:
         os.close(descriptor)
 
 
-def holder(path: Path) -> int | None:
-    """The pid of the process that holds the lock at `path` (0 if it wrote none); None if the lock is free."""
-    if lock_is_free(path):
-        return None
-    text = path.read_text(encoding="ascii", errors="replace").strip()
-    return int(text) if text.isdigit() else 0
+def holder(path: Path) -> Holder | None:
+    """The process that holds the lock at `path`; None if the lock is free."""
+    return None if lock_is_free(path) else _holder(path.read_bytes())
+
+
+def _holder(text: bytes) -> Holder:
+    pid, host = [*text[:512].decode("utf-8", "replace").split()[:2], "", ""][:2]
+    known = pid.isascii() and pid.isdigit() and len(pid) < 20
+    return Holder(int(pid) if known else 0, host if known and host != os.uname().nodename else "")
 
 
 def _flock(descriptor: int, kind: int) -> bool:
