@@ -62,7 +62,7 @@ def against_rezero_deit() -> list[tuple[float, float]]:
     for _, depth in runs.groupby("labels.depth"):
         last = depth.pivot(index="seed", columns="labels.variant", values="metrics.acc_frac")
         for scheme in last.columns.drop("rezero_deit"):
-            difference = 100 * (last[scheme] - last["rezero_deit"])
+            difference = (100 * (last[scheme] - last["rezero_deit"])).dropna()
             half = stats.t.ppf(0.975, len(difference) - 1) * difference.sem()
             found.append((difference.mean() - half, difference.mean() + half))
     return found

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from relearn.report.views.words import EMPTINESS
 from relearn.runs import parquet_file, provenance, record, tidy_csv
 from relearn.runs.record import Run
 from relearn.runs.run_store import Store
+from relearn.studies import study as study_module
 from relearn.studies.study import all_studies
 
 from .test_render import train
@@ -54,7 +56,7 @@ def test_only_an_empty_figure_with_a_series_of_ours_keeps_its_picture(tmp_path: 
 @pytest.fixture
 def all_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs of some tests have names that no plan has."""
-    monkeypatch.setattr(planned_runs, "planned_settings", lambda _: lambda folder: {})
+    monkeypatch.setattr(planned_runs, "planned_settings", lambda _, any_seed=False: lambda folder: {})
 
 
 @pytest.fixture(scope="module")
@@ -396,6 +398,13 @@ def test_files_that_nothing_reads_are_left_out(tmp_path: Path, monkeypatch: pyte
     store = Store(tmp_path / "set")
     held = {one["step"]: store.has(one, "history.csv") for one in store.read_all()[0]}
     assert held == {"initialise": False, "train_from_init": True}
+    patterns = {"initialise": ("history.csv",), "train_from_init": ("*/train_from_init/seed0/history.csv",)}
+    changed = replace(study_module.load("gradinit"), unpublished=patterns)
+    load = study_module.load
+    monkeypatch.setattr(study_module, "load", lambda name: changed if name == "gradinit" else load(name))
+    assert run("publish", "--from", str(tmp_path), "--to", str(tmp_path / "set")) == 0
+    store = Store(tmp_path / "set")
+    assert [store.has(one, "history.csv") for one in store.read_all()[0]] == [False, False]
     assert all(set(study.unpublished) <= set(study.steps) for study in all_studies())
 
 

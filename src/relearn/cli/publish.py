@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from relearn.cli import render
@@ -119,8 +119,9 @@ def main(args: argparse.Namespace) -> int:
         run = held[record["run"]]
         # Of a training that chooses a rate, only the record is read.
         chooses = run.labels.get("suite") == "tuning" and name.endswith(".csv")
-        unread = chooses or name in load(run.study).unpublished.get(record["step"], ())
-        if unread or not run.has(name):
+        patterns = load(run.study).unpublished.get(record["step"], ())
+        unread = any(map(PurePosixPath(run.folder, name).match, patterns))
+        if chooses or unread or not run.has(name):
             return None
         found = run.content(name)
         return found if name.endswith(".csv") or len(found) <= LARGEST else None

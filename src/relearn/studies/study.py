@@ -26,6 +26,7 @@ class Study:
         steps: command to module; ``relearn <study> <command>`` calls the module's ``run``.
         figures: name of the renderer in ``reported/figures.yaml`` to module.
         unpublished: step to files of its runs that no table, figure or claim reads; ``relearn publish`` leaves them out, like weights.
+            Each is a name or the end of a path, with ``*`` for any part.
     """
 
     name: str

@@ -9,5 +9,11 @@ STUDY = Study(
     chapter="",
     steps=steps_of("layer_scale", "prepare_images", "train_vision"),
     figures=figures_of("layer_scale", "branch_ratios", "by_depth"),
-    unpublished={"train_vision": ("history.csv",)},
+    unpublished={
+        "train_vision": (
+            *("history.csv", "alphas.csv", "drop_path/*/*/*/layers.csv", "class_token/*/*/*/layers.csv"),
+            *("post_norm/*/*/layers.csv", "rezero*/*/*/layers.csv", "skip_init/*/*/layers.csv"),
+            *("fixup*/*/*/layers.csv", "t_fixup*/*/*/layers.csv"),
+        )
+    },
 )
