@@ -82,6 +82,7 @@ def test_runs_that_differ_in_one_name_are_one_line() -> None:
     runs = ["runs/a/x/seed0", "runs/a/y/seed3", "runs/a/x/seed2", "runs/a/count"]
     assert claims_formats.folded(runs) == ["runs/a/x/seed{0,2}", "runs/a/y/seed3", "runs/a/count"]
     assert claims_formats.folded([]) == []
+    assert claims_formats.folded(f"a/seed{seed}" for seed in (0, 1, 10, 2)) == ["a/seed{0,1,2,10}"]
 
 
 def test_folded_runs_unfold_to_the_same_runs() -> None:

@@ -289,8 +289,9 @@ def _braces(names: Sequence[str]) -> str:
     """``seed{0,1}`` for seeds, ``{x,y}`` for other names, and a single name as it is."""
     if len(names) == 1:
         return names[0]
-    start = "seed" if all(name.startswith("seed") for name in names) else ""
-    return f"{start}{{{','.join(name[len(start) :] for name in names)}}}"
+    start = "seed" if all(re.fullmatch(r"seed\d+", name) for name in names) else ""
+    ends = [name[len(start) :] for name in names]
+    return f"{start}{{{','.join(sorted(ends, key=int) if start else ends)}}}"
 
 
 def as_json(claims: Sequence[Claim], scale: str) -> str:

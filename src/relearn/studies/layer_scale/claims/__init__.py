@@ -7,7 +7,7 @@ for other initial values are reported in addition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from relearn.models.layer_scale_start import layer_scale_start
@@ -63,18 +63,20 @@ def deeper_is_trainable(evidence: Evidence) -> Finding:
 
 def _trains_better(evidence: Evidence, name: str, depth: int, rival: str) -> Comparison | None:
     (ours, mine), (theirs, other) = place(start(depth), depth), place(rival, depth)
-    notes = _variant_lines(evidence, depth, (start(depth), rival))
     own, lost = classified.outcomes(evidence, mine), classified.outcomes(evidence, other)
     if any("ok" in words for words in lost.values()):
         first, second = (
             classified.accuracy(evidence, ours, mine),
             classified.accuracy(evidence, theirs, other),
         )
+        seeds = first.values.keys() & second.values.keys()
+        notes = _variant_lines(evidence, depth, (start(depth), rival), seeds)
         return difference(name, first, second, Above(0.0), role=classified.STEP, notes=notes)
     shared = {seed: float("ok" in own[seed]) for seed in own if seed in lost}
     runs = [run.folder for where in (mine, other) for run in classified.trainings(evidence, where)]
     words = f"{depth} blocks: {rival} never converges; share of seeds at which {start(depth)} does"
     one = Sample(f"{ours} {theirs}", shared, tuple(runs))
+    notes = _variant_lines(evidence, depth, (start(depth), rival), shared)
     return level(words, one, classified.ALWAYS, role=classified.STEP, notes=notes)
 
 
@@ -152,18 +154,18 @@ def _difference(
     evidence: Evidence, name: str, left: str, right: str, depth: int, suite: str = "residual"
 ) -> Comparison | None:
     one, other = (classified.accuracy(evidence, *place(variant, depth, suite)) for variant in (left, right))
-    notes = _variant_lines(evidence, depth, (left, right), suite)
+    notes = _variant_lines(evidence, depth, (left, right), one.values.keys() & other.values.keys(), suite)
     return difference(name, one, other, Above(0.0), role=classified.STEP, notes=notes)
 
 
 def _variant_lines(
-    evidence: Evidence, depth: int, variants: Sequence[str], suite: str = "residual"
+    evidence: Evidence, depth: int, variants: Sequence[str], seeds: Collection[int], suite: str = "residual"
 ) -> Sequence[str]:
-    """One line per variant, and one for the other initial values of LayerScale if LayerScale is a variant."""
-    lines = [classified.summary(evidence, one, place(one, depth, suite)[1]) for one in variants]
+    """One line per variant, of the compared seeds, and one for the other initial values of LayerScale if LayerScale is a variant."""
+    lines = [classified.summary(evidence, one, place(one, depth, suite)[1], seeds) for one in variants]
     if any(one.startswith(LAYER_SCALE) for one in variants):
         runs = classified.trainings(evidence, place(f"{LAYER_SCALE}*", depth, suite)[1])
         starts = sorted({run.labels["variant"] for run in runs} - set(variants))
-        others = [classified.summary(evidence, one, place(one, depth, suite)[1]) for one in starts]
+        others = [classified.summary(evidence, one, place(one, depth, suite)[1], seeds) for one in starts]
         lines += [f"other starts: {', '.join(others)}"] if others else []
     return lines
