@@ -65,7 +65,7 @@ ClassToken = Literal["from_start", "class_attention"]
 class ExtraSeeds(Section):
     """Additional seeds for the trainings of some variants at some depths."""
 
-    variants: Distinct[Residual | ClassToken]
+    variants: Distinct[Literal[Residual, ClassToken]]
     depths: Rising[Layers]
     seeds: Seeds
 
