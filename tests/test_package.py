@@ -3,12 +3,17 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import relearn
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_importing_the_package_imports_nothing_and_a_name_imports_its_own_file():
@@ -37,6 +42,23 @@ def test_type_checkers_see_the_same_names():
     (guarded,) = [node for node in tree.body if isinstance(node, ast.If)]
     seen = {alias.asname: f"{one.module}:{alias.name}" for one in guarded.body for alias in one.names}
     assert seen == relearn.LAZY
+
+
+def test_every_pinned_package_takes_the_oldest_python_that_is_promised():
+    """Where one does not, pip only says that requirements conflict, and only on that Python."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    oldest = project["requires-python"].removeprefix(">=") + ".0"
+    refusing, known = [], 0
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        name = line.partition("==")[0]
+        try:
+            asked = metadata(name)["Requires-Python"]
+        except (PackageNotFoundError, ValueError):
+            continue
+        known += 1
+        if asked and oldest not in Requirement(f"{name}{asked}").specifier:
+            refusing.append(f"{name} {asked}")
+    assert known > 100 and not refusing, refusing
 
 
 def test_an_unknown_name_is_answered_with_the_names():
