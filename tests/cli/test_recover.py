@@ -216,7 +216,8 @@ def test_an_engine_on_another_machine_holds_its_lock(capsys: pytest.CaptureFixtu
     lock.parent.mkdir(parents=True)
     lock.write_text("x\n")
     engine = recover.ENGINE_LOCKS / "login-7.lock"
-    with Lock(engine):
+    with Lock(engine):  # of this process, whose command has another name
+        assert said(capsys)[1][0] == f"running: snakemake, process {os.getpid()}" and lock.exists()
         engine.write_text("7 login\n")
         assert said(capsys) == (
             4,

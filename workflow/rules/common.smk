@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from relearn.cli import planned_source
-from relearn.cli.jobs import ENGINES
+from relearn.cli.jobs import ENGINE_LOCKS
 from relearn.params import reading as reader
 from relearn.report.closing import closing_words
 from relearn.studies import parameters
@@ -150,7 +150,7 @@ include: "start.smk"
 
 
 onstart:
-    HELPERS["lock"] = Lock(ENGINES / f"{os.uname().nodename}-{os.getpid()}.lock", wait_s=0).__enter__()
+    HELPERS["lock"] = Lock(ENGINE_LOCKS / f"{os.uname().nodename}-{os.getpid()}.lock", wait_s=0).__enter__()
     announce(workflow.dag)
     foresee(workflow.dag, PARAMS)
     without_rate_limit(workflow.scheduler)

@@ -25,7 +25,7 @@ from relearn.cli import planned_source
 from relearn.runs import code_version
 
 LOCKS = Path(".snakemake/locks")
-ENGINES = Path(".snakemake/relearn")
+ENGINE_LOCKS = Path(".snakemake/relearn")
 """One lock for each Snakemake that runs in this checkout, which names its machine, as Snakemake's own do not."""
 HEAD = """\
 #!/bin/sh

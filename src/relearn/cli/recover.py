@@ -37,8 +37,7 @@ from typing import Any
 
 from relearn.cli.adopt import LOCK
 from relearn.cli.checkout import FILES as CHECKOUT
-from relearn.cli.jobs import ENGINES as ENGINE_LOCKS
-from relearn.cli.jobs import LOCKS
+from relearn.cli.jobs import ENGINE_LOCKS, LOCKS
 from relearn.data.cache import cache_folder, private_folder
 from relearn.params import reading as params
 from relearn.runs import record, record_file, spool
@@ -65,7 +64,7 @@ def main(args: argparse.Namespace) -> int:
         if not Path(name).is_file():
             raise ValueError(f"{name}: no such file; start this in the root of the checkout")
     roots, touched = scales(), set()
-    engines = [*engines_alive(), *engines_elsewhere(), *adopting()]
+    engines = list(dict.fromkeys((*engines_alive(), *engines_by_lock(), *adopting())))
     jobs = [job for root in roots for job in jobs_alive(root)]
     for name, owner in (*engines, *jobs):
         say(f"running: {name}, {owner}")
@@ -175,11 +174,10 @@ def engines_alive() -> list[tuple[str, Holder]]:
     return sorted(found, key=lambda one: one[1].pid)
 
 
-def engines_elsewhere() -> Iterator[tuple[str, Holder]]:
-    """Snakemake on other machines that share this folder, where its file system has locks."""
+def engines_by_lock() -> Iterator[tuple[str, Holder]]:
+    """Snakemake by its lock, also where /proc does not show it: on another machine or in another container."""
     for lock in sorted(ENGINE_LOCKS.glob("*.lock")):
-        owner = holder(lock)
-        if owner and owner.host:
+        if owner := holder(lock):
             yield "snakemake", owner
 
 
