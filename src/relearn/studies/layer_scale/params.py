@@ -82,9 +82,19 @@ class ClassTokens(Section):
     variants: Distinct[ClassToken]
 
 
+class GivenRate(Section):
+    """Trainings of one scheme at a learning rate that is given here instead of chosen by the search."""
+
+    residual: Residual
+    depth: Layers
+    lr: Positive
+    seeds: Seeds
+
+
 class Grid(Section):
     depths: Rising[Layers]
     residuals: Distinct[Residual]
+    given_rates: Annotated[list[GivenRate], Field(max_length=LONGEST_LIST)]
     drop_paths: DropPaths
     class_tokens: ClassTokens
 
@@ -133,7 +143,8 @@ class LayerScale(Section):
     def _memory(self) -> Iterator[Need]:
         """One token per patch plus the class token, and a feed-forward four times as wide as the stream."""
         grid, sizes = self.grid, self.network
-        deepest = max(*grid.depths, grid.drop_paths.depth, grid.class_tokens.depth + grid.class_tokens.layers)
+        depths = [*grid.depths, grid.drop_paths.depth, *(one.depth for one in grid.given_rates)]
+        deepest = max(*depths, grid.class_tokens.depth + grid.class_tokens.layers)
         length = (self.images.side // sizes.patch_size) ** 2 + 1
         dim, heads, batch = sizes.dim, sizes.heads, self.train.batch_size
         yield Need(

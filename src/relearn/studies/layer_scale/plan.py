@@ -1,7 +1,7 @@
 """The runs of the study: residual schemes at several depths, drop-path rates, and the layer at which the class token enters.
 
 With `tuning.rates` each of these networks has its own learning rate: the best one of a shorter training, judged on
-held-out training images.
+held-out training images. As a control, `grid.given_rates` trains a scheme at a rate that is given instead.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from relearn.studies.family import Family
 
 NETWORK = "residual_deit_small"
 SUITES = "residual|drop_path|class_token"
+DECIMAL = "[0-9.e+-]+"
 SMALLEST = 1.0e-6
 """The smallest of LayerScale's initial values; `rezero_epsilon` starts there instead of at 0."""
 
@@ -78,7 +79,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         modules=vision.modules_behind(params, "layer_scale", NETWORK),
         outputs=vision.TRAINED,
         needs=vision.training_needs(params, "layer_scale"),
-        constraints={"of": SUITES, "depth": r"\d+", "rate": r"[0-9.e+-]+"},
+        constraints={"of": SUITES, "depth": r"\d+", "rate": DECIMAL},
     )
 
     def rates(suite: str, variant: str, depth: str, seed: str) -> list[str]:
@@ -110,10 +111,34 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         needs=vision.training_needs(params, "layer_scale"),
         constraints={"suite": SUITES, "depth": r"\d+"},
     )
+
+    def given_seeds(variant: str, depth: str, rate: str) -> list[int]:
+        wanted = (variant, int(depth), float(rate))
+        groups = [one for one in grid["given_rates"] if (one["residual"], one["depth"], one["lr"]) == wanted]
+        return [seed for group in groups for seed in group["seeds"]]
+
+    given = planned(
+        step="train_vision",
+        folder="given_rate/{variant}/depth{depth}/rate{rate}",
+        cells=[
+            {"variant": one["residual"], "depth": str(one["depth"]), "rate": f"{one['lr']:g}"}
+            for one in grid["given_rates"]
+        ],
+        seeds=own["seeds"],
+        cell_seeds=given_seeds,
+        labels={"suite": "given_rate"},
+        inputs={"data": vision.images_path(params, scale, "layer_scale")},
+        settings=lambda variant, depth, rate: {**settings("residual", variant, depth), "lr": float(rate)},
+        modules=vision.modules_behind(params, "layer_scale", NETWORK),
+        outputs=vision.TRAINED,
+        needs=vision.training_needs(params, "layer_scale"),
+        constraints={"depth": r"\d+", "rate": DECIMAL},
+    )
     return {
         "prepare_images": vision.prepare_images(params, scale, "layer_scale"),
         "tune_vision": tune,
         "train_vision": train,
+        "train_at_given_rate": given,
     }
 
 

@@ -23,6 +23,8 @@ MIN_RATES = 2
 LAYER_SCALE = "layer_scale_"
 ALSO = ("pre_norm", "rezero_deit")
 """Shown in addition: the network without a scheme, and ReZero in it without other changes."""
+GIVEN = "given_rate"
+"""Suite of the trainings at a learning rate that is given instead of chosen."""
 RIVALS = ("rezero", "skip_init", "fixup", "fixup_norm", "t_fixup", "t_fixup_norm")
 
 
@@ -31,9 +33,10 @@ def start(depth: int) -> str:
     return f"{LAYER_SCALE}{layer_scale_start(depth):.0e}".replace("e-0", "e-")
 
 
-def place(variant: str, depth: int, suite: str = "residual") -> tuple[str, Where]:
-    """The name of the variant in a comparison, and the filter for its trainings."""
-    return f"{suite}/{variant}/{depth}", {"suite": suite, "variant": variant, "depth": str(depth)}
+def place(variant: str, depth: int, suite: str = "residual", **labels: str) -> tuple[str, Where]:
+    """The name of the variant in a comparison, and the filter for its trainings, which may have further labels."""
+    where = {"suite": suite, "variant": variant, "depth": str(depth), **labels}
+    return f"{suite}/{variant}/{depth}", where
 
 
 def depths(evidence: Evidence, suite: str = "residual", variant: str = "*") -> list[int]:
@@ -81,12 +84,25 @@ def _trains_better(evidence: Evidence, name: str, depth: int, rival: str) -> Com
 
 
 def small_not_zero(evidence: Evidence) -> Finding:
-    """ReZero from a small value is more accurate than from 0, at every depth at which both were run."""
+    """ReZero from a small value is more accurate than from 0, at every depth at which both were run.
+
+    Trainings of both at one given learning rate are reported in addition.
+    """
     parts: dict[str, Comparison | None] = {}
     for depth in depths(evidence, variant="rezero"):
         name = f"{depth} blocks: rezero_epsilon - rezero"
         parts[name] = _difference(evidence, name, "rezero_epsilon", "rezero", depth)
-    return finding(parts or {"a start at 0": None})
+    return finding(parts or {"a start at 0": None}, _at_given_rates(evidence))
+
+
+def _at_given_rates(evidence: Evidence) -> list[Comparison | None]:
+    runs = classified.trainings(evidence, {"suite": GIVEN, "variant": "rezero"})
+    parts = []
+    for depth, rate in sorted({(int(run.labels["depth"]), run.labels["rate"]) for run in runs}):
+        name = f"{depth} blocks, both at {rate}: rezero_epsilon - rezero"
+        part = _difference(evidence, name, "rezero_epsilon", "rezero", depth, GIVEN, rate=rate)
+        parts.append(part and replace(part, decides=False))
+    return parts
 
 
 def uniform_branch_ratio(evidence: Evidence) -> Finding:
@@ -151,18 +167,28 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
 
 
 def _difference(
-    evidence: Evidence, name: str, left: str, right: str, depth: int, suite: str = "residual"
+    evidence: Evidence, name: str, left: str, right: str, depth: int, suite: str = "residual", **labels: str
 ) -> Comparison | None:
-    one, other = (classified.accuracy(evidence, *place(variant, depth, suite)) for variant in (left, right))
-    notes = _variant_lines(evidence, depth, (left, right), one.values.keys() & other.values.keys(), suite)
+    one, other = (
+        classified.accuracy(evidence, *place(variant, depth, suite, **labels)) for variant in (left, right)
+    )
+    seeds = one.values.keys() & other.values.keys()
+    notes = _variant_lines(evidence, depth, (left, right), seeds, suite, **labels)
     return difference(name, one, other, Above(0.0), role=classified.STEP, notes=notes)
 
 
 def _variant_lines(
-    evidence: Evidence, depth: int, variants: Sequence[str], seeds: Collection[int], suite: str = "residual"
+    evidence: Evidence,
+    depth: int,
+    variants: Sequence[str],
+    seeds: Collection[int],
+    suite: str = "residual",
+    **labels: str,
 ) -> Sequence[str]:
     """One line per variant, of the compared seeds, and one for the other initial values of LayerScale if LayerScale is a variant."""
-    lines = [classified.summary(evidence, one, place(one, depth, suite)[1], seeds) for one in variants]
+    lines = [
+        classified.summary(evidence, one, place(one, depth, suite, **labels)[1], seeds) for one in variants
+    ]
     if any(one.startswith(LAYER_SCALE) for one in variants):
         runs = classified.trainings(evidence, place(f"{LAYER_SCALE}*", depth, suite)[1])
         starts = sorted({run.labels["variant"] for run in runs} - set(variants))
