@@ -3,6 +3,7 @@
 from .rules import BETAS, COUNT, FLAG, NOT_NEGATIVE, POSITIVE, SEEDS, SHARE, Range, Rule, rule
 
 Q, T, Y = "lipsformer", "layer_scale", "lrformer"
+GIVEN = {"residual": "rezero", "depth": 24, "lr": 4.0e-3, "seeds": [0]}
 EXTRA = {"variants": ["pre_norm", "from_start"], "depths": [24], "seeds": [1]}
 STUDIES = (Q, T, Y)
 MULTIPLE = ([0.5, 4], [0, -1, 4.5])
@@ -100,6 +101,10 @@ RANGES: dict[str, Range] = {
     f"{T}.grid.residuals": (
         [["rezero"], ["t_fixup_norm", "pre_norm"]],
         [[], ["admin"], ["rezero", "rezero"]],
+    ),
+    f"{T}.grid.given_rates": (
+        [[], [GIVEN]],
+        [[{**GIVEN, "lr": 0}], [{**GIVEN, "residual": "from_start"}], [{**GIVEN, "seeds": []}], GIVEN],
     ),
     f"{T}.grid.drop_paths.rate": SHARE,
     f"{T}.grid.drop_paths.variants": ([["linear"]], [[], ["constant"], "linear"]),

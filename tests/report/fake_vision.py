@@ -115,7 +115,7 @@ def pair(root: Path, network: str, accuracy: float | None, **more: Any) -> Path:
 
 def deep(root: Path, variant: str, depth: int, accuracy: float | None, **more: Any) -> Path:
     suite, cv = more.pop("suite", "residual"), more.pop("cv", 1.0)
-    labels = {"suite": suite, "variant": variant, "depth": str(depth)}
+    labels = {"suite": suite, "variant": variant, "depth": str(depth), **more.pop("labels", {})}
     more.setdefault("files", {"layers.csv": layers(variant, depth)})
     metrics = {"branch_cv_ratio": cv, "branch_cv_start_ratio": 1.2 * cv, **more.pop("metrics", {})}
     return classify(root, "layer_scale", labels, accuracy, metrics=metrics, **more)

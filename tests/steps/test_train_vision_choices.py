@@ -10,6 +10,8 @@ from safetensors.torch import load_file
 from relearn.data.evenly_spaced import evenly_spaced
 from relearn.models import vision
 from relearn.steps import train_vision
+from relearn.studies import parameters
+from relearn.studies.layer_scale.plan import plan
 
 from .recorded import made_by
 from .vision_runs import NETWORKS, Runs
@@ -61,6 +63,18 @@ def test_a_chosen_rate_is_what_the_training_uses(runs: Runs) -> None:
     assert done["metrics"]["lr"] == json.loads(best.read_text())["metrics"]["lr"]
     assert done["metrics"]["rates_count"] == 2
     assert any("the best of 2 on held-out training images" in note for note in done["notes"])
+
+
+def test_a_given_rate_changes_the_rate_alone() -> None:
+    params = parameters.load(Path(__file__).parents[2] / "params.yaml", scale="small")
+    family = plan(params, "small")
+    given, chosen = family["train_at_given_rate"], family["train_vision"]
+    assert given.runs and set(given.inputs) == {"data"}
+    for run in given.runs:
+        cell = {"variant": run["variant"], "depth": run["depth"]}
+        expected = {**chosen.settings_of(suite="residual", **cell), "lr": float(run["rate"])}
+        assert given.settings_of(**cell, rate=run["rate"]) == expected
+        assert {**cell, "suite": "residual", "seed": run["seed"]} in chosen.runs
 
 
 def train_settings() -> dict:

@@ -34,6 +34,11 @@ def of(study: str) -> set[str]:
 TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{T}.seeds", {CLASSIFY[T], "render"}, [f"{CLASSIFY[T]}/*/seed1", "render"]),
     (f"{T}.extra_seeds", {CLASSIFY[T], "render"}, [f"{CLASSIFY[T]}/*/pre_norm/*/seed1", "render"]),
+    (
+        f"{T}.grid.given_rates",
+        {CLASSIFY[T], "render"},
+        [f"{CLASSIFY[T]}/given_rate/rezero/depth24/rate0.002/seed3", "render"],
+    ),
     *(
         (
             f"{study}.images.dataset",
@@ -119,6 +124,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
 FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{T}.seeds": lambda seeds: [*seeds, 1],
     f"{T}.extra_seeds": lambda groups: [{"variants": ["pre_norm"], "depths": [24], "seeds": [1]}],
+    f"{T}.grid.given_rates": lambda runs: [{"residual": "rezero", "depth": 24, "lr": 2.0e-3, "seeds": [3]}],
     **{f"{study}.images.dataset": lambda name: "cifar10" for study in STUDIES},
     **{f"{study}.images.train_per_class": lambda n: n - 1 for study in STUDIES},
     f"{Q}.network.*": lambda n: 2 * n,

@@ -296,6 +296,22 @@ def test_a_small_start_beats_zero(tmp_path, zero, word):
     assert (claim.verdict, claim.provisional, len(claim.parts)) == (word, False, 2)
 
 
+def test_trainings_at_a_given_rate_are_shown_only(tmp_path):
+    deep(tmp_path, 24, rezero_epsilon=0.6, rezero=0.5)
+    for rate, zero in (("0.004", 0.65), ("0.008", 0.7)):
+        for variant, value in (("rezero_epsilon", 0.6), ("rezero", zero)):
+            for seed in SEEDS:
+                more = {"suite": "given_rate", "labels": {"rate": rate}, "metrics": {"rates_count": 1.0}}
+                pretend.deep(tmp_path, variant, 24, value + NOISE[seed], seed=seed, **more)
+    claim = judged(tmp_path, "small_not_zero")
+    assert claim.verdict == "reproduced"
+    shown = {part.name: part.interval.estimate for part in claim.parts if not part.decides}
+    assert shown == {
+        "24 blocks, both at 0.004: rezero_epsilon - rezero": pytest.approx(-0.05),
+        "24 blocks, both at 0.008: rezero_epsilon - rezero": pytest.approx(-0.1),
+    }
+
+
 def test_schemes_that_the_notes_do_not_name_are_shown_only(tmp_path):
     others = dict(skip_init=0.4, fixup=0.4, fixup_norm=0.4, t_fixup=0.4, t_fixup_norm=0.4)
     for depth, ours in ((24, "layer_scale_1e__5"), (36, "layer_scale_1e__6")):
