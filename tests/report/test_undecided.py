@@ -132,6 +132,10 @@ def test_several_comparisons_are_counted_together_and_those_that_hold_too() -> N
         [v + 0.5 for v in values]
     )  # its interval excludes the claimed 0.1: it would not be the one to fail
     assert far.verdict == "reproduced" and found(claim(open_, far)).need == alone.need
+    three = found(claim(open_, holds, far))
+    assert three.comparisons == (
+        "2 of the 3 comparisons together (1 holds already; the other exceeds the claimed effect)"
+    )
     little = part(
         [0.010, 0.012, 0.014, 0.012]
     )  # it holds, too, but with less than the claimed effect: it counts
@@ -202,6 +206,16 @@ def test_no_number_of_samples_decides_if_the_seeds_differ_too_much() -> None:
         "no number of samples can be given: the spread between 5 seeds alone is too large for the claimed effect, so no number of samples "
         "decides"
     )
+
+
+def test_no_number_of_samples_is_given_while_a_network_is_at_chance_level() -> None:
+    samples = part([0.3, 0.1, -0.2], over="samples")
+    assert samples.units is not None
+    samples = replace(samples, units=replace(samples.units, per="samples"))
+    for reasons, alone in ((("a at chance level, seed 1",), True), (("1 seed, needs 3",), False)):
+        one = found(claim(samples, verdict="underpowered", reasons=reasons))
+        said = "no number of samples can be given while a network is at chance level"
+        assert one.unit == "samples" and (undecided_formats.headline(one) == said) == alone
 
 
 def test_a_median_a_range_a_ratio_and_a_share_have_their_own_numbers() -> None:

@@ -22,6 +22,8 @@ LEAST_BLEU = 10.0  # of a translation network that has learned, as the claims of
 # of a network that has learned images, as `train_vision` asks: relearn.steps.trained.chance
 ERRORS, BELOW = 2.0, 0.98
 STEP = "train_vision"
+CHANCE = "at chance level"
+"""In a reason for ``underpowered``: the named networks have learned nothing."""
 ALWAYS = Above(0.95, strict=False)
 """A share of trainings that is claimed to be all: one exception in twenty is allowed, as no number of trainings shows that
 there is none. Three of three leave an interval from 0.29 and are a direction; 72 without an exception show it."""
@@ -139,7 +141,7 @@ def lacks(comparison: Comparison, evidence: Evidence, variants: Mapping[str, Whe
         if "ok" in words
     }
     if idle := sorted(seeds - learned):
-        reasons.append(f"{' and '.join(variants)} at chance level, {_of_seeds(idle)}")
+        reasons.append(f"{' and '.join(variants)} {CHANCE}, {_of_seeds(idle)}")
     return reasons
 
 

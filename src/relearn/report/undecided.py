@@ -72,6 +72,7 @@ class Undecided:
         least: number of units that the rule for ``underpowered`` requires.
         required: number of comparisons that must hold and whose power is known; those that hold already count, too, unless their interval
             excludes the claimed effect because theirs is larger.
+        larger: number of comparisons that hold and whose interval excludes the claimed effect because theirs is larger.
         together: number of units that decide all of these with the stated power; None if a comparison in ``needs`` has no number.
         cpu_s: CPU seconds here: of as many new units as needed, or of those that the rule still requires if every comparison holds; None
             without runs or without a number of units.
@@ -89,6 +90,7 @@ class Undecided:
     needs: tuple[Need, ...] = ()
     least: int = 1
     required: int = 1
+    larger: int = 0
     together: int | None = None
     cpu_s: float | None = None
     cost_of: str = ""
@@ -108,8 +110,16 @@ class Undecided:
         if self.required < 2 or not self.needs:
             return ""
         held = self.required - len(self.needs)
-        already = f" ({held} {'holds' if held == 1 else 'hold'} already)" if held > 0 else ""
-        return f"{'both' if self.required == 2 else f'all {self.required}'} comparisons together{already}"
+        notes = [f"{held} {'holds' if held == 1 else 'hold'} already"] if held > 0 else []
+        if self.larger:
+            notes.append(f"the other{' exceeds' if self.larger == 1 else 's exceed'} the claimed effect")
+        return f"{self.count_of(self.required)} comparisons together" + f" ({'; '.join(notes)})" * bool(notes)
+
+    def count_of(self, number: int) -> str:
+        """So many of the deciding comparisons: ``both``, ``all 3`` or ``2 of the 3``."""
+        total = self.required + self.larger
+        every = "both" if total == 2 else f"all {total}"
+        return every if number == total else f"{number} of the {total}"
 
     @property
     def have(self) -> int:
@@ -149,7 +159,7 @@ def assess(
     blocked = tuple(reason for reason in claim.reasons if not _least(reason, unit, claim))
     at = place(design.vary) if design else ""
     one = Undecided(claim.section, claim.id, claim.verdict, unit, needs, least, blocked=blocked, place=at)
-    one = replace(one, required=len(powers), together=_together(needs, powers))
+    one = replace(one, required=len(powers), larger=sum(settled), together=_together(needs, powers))
     have = one.have if needs else claim.count().get(unit, 0)
     runs = ancestry.with_ancestors(claim.runs)
     each, cost_of = claim_cost.per_unit(unit, have, runs)

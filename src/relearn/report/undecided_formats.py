@@ -7,6 +7,7 @@ from typing import Any
 
 from relearn.report.claims import LOCAL
 from relearn.report.claims_formats import three
+from relearn.report.classified import CHANCE
 from relearn.report.power import MOST, POWER
 from relearn.report.undecided import GPU_RATIO, Need, Undecided
 from relearn.report.verdicts import alike
@@ -47,10 +48,10 @@ def headline(one: Undecided) -> str:
     decide = f"would decide {one.comparisons or 'it'} with {least}{100 * POWER:.0f}% power"
     claimed = "true effects were the claimed ones" if several else "true effect were the claimed one"
     new = f"{one.need:,} new {one.unit}"
+    if one.unit == "samples" and any(CHANCE in line for line in one.blocked):
+        return f"no number of samples can be given while a network is {CHANCE}"
     if outside := sum(need.outside for need in one.needs):
-        every = "both" if one.required == 2 else f"all {one.required}"
-        share = every if outside == one.required else f"{outside} of the {one.required}"
-        where = f" in {share} comparisons" if several else ""
+        where = f" in {one.count_of(outside)} comparisons" if several else ""
         return (
             f"the claimed effect lies outside the present interval{where}, so more {one.unit} are not expected to show it; "
             f"if the {claimed} after all, {new} {decide}{_cost(one, ' and cost ')}{_place_note(one)}"

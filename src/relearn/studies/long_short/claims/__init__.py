@@ -317,7 +317,7 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
         found = dict(_trainings(name) for name in group)
         if not together:
             reasons += classified.lacks(comparison, evidence, found)
-        if group[0].startswith("train_lra/") and not any("at chance level" in one for one in reasons):
+        if group[0].startswith("train_lra/") and not any(classified.CHANCE in one for one in reasons):
             reasons += _idle(evidence, group)
     if comparison.unit == "cosine":
         reasons += _covered(evidence, [where["network"] for where in variants.values()])
