@@ -288,11 +288,11 @@ def test_a_checkpoint_that_no_job_makes_is_compared_with_the_file_here(
 def test_two_records_of_one_run_and_none_at_all_are_refused(machines: Machines, tmp_path: Path) -> None:
     make(PRETRAIN, machines.there / "copy")
     assert "a copy of the run in" in fault_of(machines.there, PLAN)
-    assert "holds no record.json" in fault_of(tmp_path / "nowhere", PLAN)
     with ExitStack() as stack, pytest.raises(FileNotFoundError, match=r"nowhere: no such file or folder$"):
         open_records([tmp_path / "nowhere"], stack)
-    with pytest.raises(record.RecordError, match="holds no record"):
-        arrivals(tmp_path / "nowhere", PLAN)
+    (tmp_path / "empty").mkdir()
+    with ExitStack() as stack, pytest.raises(record.RecordError, match=r"empty: holds no record\.json$"):
+        open_records([tmp_path / "empty"], stack)
 
 
 def test_several_faults_are_counted() -> None:

@@ -79,6 +79,7 @@ def open_records(given: Sequence[Path], stack: contextlib.ExitStack) -> Path:
 
     Raises:
         FileNotFoundError: a path that leads nowhere.
+        RecordError: a folder without records and unfinished runs.
         ValueError: a single file that is no part.
     """
     for path in given:
@@ -87,6 +88,8 @@ def open_records(given: Sequence[Path], stack: contextlib.ExitStack) -> Path:
     if len(given) == 1 and given[0].suffix != parts.SUFFIX and not is_store(given[0]):
         if given[0].is_file():
             raise ValueError(f"{given[0]}: found a file, allowed: a folder of records, or files home.*.part")
+        if not files(given[0]) and not any(given[0].glob("results/*/work/*")):
+            raise record.RecordError(f"{given[0]}: holds no record.json")
         return given[0]
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relearn-")))
     if is_store(given[0]):
@@ -166,7 +169,7 @@ def chosen(
         whole: all of them have to fit; otherwise a record is taken if it fits and no fitting record is in place.
 
     Raises:
-        ValueError: no records, or one that does not fit although all have to; one line.
+        ValueError: a record that does not fit although all have to; one line.
     """
     left: list[str] = []
     coming = {} if folder is None else arrivals(folder, plan, None if whole else left)
@@ -186,7 +189,7 @@ def arrivals(folder: Path, plan: Sequence[Job], left: list[str] | None = None) -
         left: collects a line for each record that is damaged or that no job of the plan makes; None: raise instead.
 
     Raises:
-        ValueError: no records (RecordError), or one that would have been added to ``left``; one line.
+        ValueError: a record that would have been added to ``left``; one line.
     """
     records, faults = record.read_all(folder)
     places = {_identity(vars(job)): job.record for job in plan if job.record}
@@ -201,8 +204,6 @@ def arrivals(folder: Path, plan: Sequence[Job], left: list[str] | None = None) -
         refuse(faults)
     else:
         left += faults
-    if not coming and not left and not any(folder.glob("results/*/work/*")):
-        raise record.RecordError(f"{folder}: holds no record.json")
     return coming
 
 
