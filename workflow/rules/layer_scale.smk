@@ -52,3 +52,20 @@ use rule run as layer_scale_train_vision with:
         **needs_of(LAYER_SCALE["train_vision"]),
     params:
         **words_of(LAYER_SCALE["train_vision"]),
+
+
+# Trainings at a rate that is given instead of chosen.
+use rule run as layer_scale_train_at_given_rate with:
+    input:
+        **inputs_of(LAYER_SCALE["train_at_given_rate"]),
+    output:
+        **LAYER_SCALE["train_at_given_rate"].files,
+    log:
+        LAYER_SCALE["train_at_given_rate"].log,
+    wildcard_constraints:
+        **LAYER_SCALE["train_at_given_rate"].constraints,
+    threads: LAYER_SCALE["train_at_given_rate"].needs.threads
+    resources:
+        **needs_of(LAYER_SCALE["train_at_given_rate"]),
+    params:
+        **words_of(LAYER_SCALE["train_at_given_rate"]),

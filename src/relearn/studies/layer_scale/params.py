@@ -71,7 +71,15 @@ class ClassTokens(Section):
     variants: Annotated[list[Literal["from_start", "class_attention"]], Unique, AfterValidator(unique)]
 
 
+class GivenRate(Section):
+    residual: Residual
+    depth: Layers
+    lr: Positive
+    seeds: Seeds
+
+
 class Grid(Section):
+    given_rates: Annotated[list[GivenRate], Field(max_length=200)]
     depths: Annotated[list[Layers], Unique, AfterValidator(ascending)]
     residuals: Annotated[list[Residual], Unique, AfterValidator(unique)]
     drop_paths: DropPaths

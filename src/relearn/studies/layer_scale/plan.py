@@ -102,10 +102,29 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         needs=vision.training_needs(params, "layer_scale"),
         constraints={"suite": SUITES, "depth": r"\d+"},
     )
+    given = Family(
+        study="layer_scale",
+        step="train_vision",
+        scale=scale,
+        folder="given_rate/{variant}/depth{depth}/rate{rate}",
+        cells=[
+            {"variant": one["residual"], "depth": str(one["depth"]), "rate": f"{one['lr']:g}"}
+            for one in grid["given_rates"]
+        ],
+        seeds=own["seeds"][:10],
+        labels={"suite": "given_rate"},
+        inputs={"data": vision.images_path(params, scale, "layer_scale")},
+        settings=lambda variant, depth, rate: {**settings("residual", variant, depth), "lr": float(rate)},
+        modules=vision.modules_behind(params, "layer_scale", NETWORK),
+        outputs=vision.TRAINED,
+        needs=vision.training_needs(params, "layer_scale"),
+        constraints={"depth": r"\d+", "rate": "[0-9.e+-]+"},
+    )
     return {
         "prepare_images": vision.prepare_images(params, scale, "layer_scale"),
         "tune_vision": tune,
         "train_vision": train,
+        "train_at_given_rate": given,
     }
 
 
