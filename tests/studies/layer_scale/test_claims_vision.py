@@ -312,6 +312,24 @@ def test_trainings_at_a_given_rate_are_shown_only(tmp_path):
     }
 
 
+def test_a_given_rate_is_compared_with_the_trainings_that_chose_it(tmp_path):
+    """LayerScale chose 0.004, so its trainings are compared with pre-norm at 0.004, and not with those at another rate."""
+    for seed, noise in enumerate((1.0, 1.1, 0.9)):
+        more = {"seed": seed, "suite": "residual"}
+        for variant, cv, rate in (("layer_scale_1e-5", 0.6, 0.004), ("pre_norm", 0.5, 0.002)):
+            metrics = {"lr": rate, "rates_count": 3.0}
+            pretend.deep(tmp_path, variant, 24, 0.5, cv=cv * noise, metrics=metrics, **more)
+        more["suite"] = "given_rate"
+        for rate, cv in (("0.004", 1.2), ("0.008", 2.4)):
+            pretend.deep(tmp_path, "pre_norm", 24, 0.5, cv=cv * noise, labels={"rate": rate}, **more)
+    claim = judged(tmp_path, "uniform_branch_ratio")
+    given = {part.name: part.interval.estimate for part in claim.parts if "both at" in part.name}
+    assert given == {
+        "24 blocks, both at 0.004: variation after training, layer_scale_1e-5 / pre_norm": pytest.approx(0.5)
+    }
+    assert claim.verdict == "contradicted" and claim.main.interval.estimate == pytest.approx(1.2)
+
+
 def test_schemes_that_the_notes_do_not_name_are_shown_only(tmp_path):
     others = dict(skip_init=0.4, fixup=0.4, fixup_norm=0.4, t_fixup=0.4, t_fixup_norm=0.4)
     for depth, ours in ((24, "layer_scale_1e__5"), (36, "layer_scale_1e__6")):

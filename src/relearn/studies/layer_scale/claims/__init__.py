@@ -92,27 +92,36 @@ def small_not_zero(evidence: Evidence) -> Finding:
     for depth in depths(evidence, variant="rezero"):
         name = f"{depth} blocks: rezero_epsilon - rezero"
         parts[name] = _difference(evidence, name, "rezero_epsilon", "rezero", depth)
-    return finding(parts or {"a start at 0": None}, _at_given_rates(evidence))
-
-
-def _at_given_rates(evidence: Evidence) -> list[Comparison | None]:
-    runs = classified.trainings(evidence, {"suite": GIVEN, "variant": "rezero"})
-    parts = []
-    for depth, rate in sorted({(int(run.labels["depth"]), run.labels["rate"]) for run in runs}):
+    beside = []
+    for depth, rate in _given_rates(evidence, "rezero"):
         name = f"{depth} blocks, both at {rate}: rezero_epsilon - rezero"
         part = _difference(evidence, name, "rezero_epsilon", "rezero", depth, GIVEN, rate=rate)
-        parts.append(part and replace(part, decides=False))
-    return parts
+        beside.append(part and replace(part, decides=False))
+    return finding(parts or {"a start at 0": None}, beside)
+
+
+def _given_rates(evidence: Evidence, variant: str) -> list[tuple[int, str]]:
+    """The depths and given learning rates at which this variant was trained, in ascending order."""
+    runs = classified.trainings(evidence, {"suite": GIVEN, "variant": variant})
+    found = {(int(run.labels["depth"]), run.labels["rate"]) for run in runs}
+    return sorted(found, key=lambda one: (one[0], float(one[1])))
+
+
+def _place_at(evidence: Evidence, variant: str, depth: int, rate: str) -> tuple[str, Where]:
+    """Trainings at this given rate, or those for which the search has chosen it."""
+    given, chosen = place(variant, depth, GIVEN, rate=rate), place(variant, depth)
+    rates = {run.metrics.get("lr") for run in classified.trainings(evidence, chosen[1])}
+    return chosen if rates == {float(rate)} and not classified.trainings(evidence, given[1]) else given
 
 
 def uniform_branch_ratio(evidence: Evidence) -> Finding:
     """The coefficient of variation over layers of the branch-to-trunk ratio, LayerScale / pre-norm, is < 1 after training.
 
     It is judged at every depth at which pre-norm was run. Other initial values of LayerScale, and the ratio before training, are reported
-    in addition.
+    in addition, and so is pre-norm at a given learning rate.
     """
     parts: dict[str, Comparison | None] = {}
-    beside: list[Comparison] = []
+    beside: list[Comparison | None] = []
     for depth in depths(evidence, variant="pre_norm"):
         starts = {run.labels["variant"] for run in classified.trainings(evidence, {"suite": "residual"})}
         for variant in sorted({start(depth), *(one for one in starts if one.startswith(LAYER_SCALE))}):
@@ -126,8 +135,16 @@ def uniform_branch_ratio(evidence: Evidence) -> Finding:
                 part = ratio(name, ours, theirs, Below(1.0), decides=decides)
                 if decides:
                     parts[name] = part
-                elif part:
+                else:
                     beside.append(part)
+    for depth, rate in _given_rates(evidence, "pre_norm"):
+        variant = start(depth)
+        name = f"{depth} blocks, both at {rate}: variation after training, {variant} / pre_norm"
+        ours, theirs = (
+            classified.metric_of(evidence, "branch_cv_ratio", *_place_at(evidence, one, depth, rate))
+            for one in (variant, "pre_norm")
+        )
+        beside.append(ratio(name, ours, theirs, Below(1.0), decides=False))
     return finding(parts or {"pre-norm": None}, beside)
 
 
