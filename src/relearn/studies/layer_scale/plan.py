@@ -111,7 +111,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             {"variant": one["residual"], "depth": str(one["depth"]), "rate": f"{one['lr']:g}"}
             for one in grid["given_rates"]
         ],
-        seeds=own["seeds"][:10],
+        seeds=own["seeds"],
         labels={"suite": "given_rate"},
         inputs={"data": vision.images_path(params, scale, "layer_scale")},
         settings=lambda variant, depth, rate: {**settings("residual", variant, depth), "lr": float(rate)},
