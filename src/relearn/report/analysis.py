@@ -18,6 +18,7 @@ CAUSES = {
     "seed": "too few seeds or targets",
     "paper": "the text of the paper",
     "method": "the method itself",
+    "rate": "the learning rates that the search has chosen",
     "open": "unknown",
 }
 REQUIRED = {"date", "commit", "verdict", "cause", "text"}
