@@ -150,11 +150,17 @@ def _cell(
 
 
 def _settings(artefact: Artefact, runs: Sequence[Run]) -> str:
-    """The settings of the runs that the artefact's caption states, and how they were chosen, if a note says so."""
+    """The settings of the runs that the artefact's caption states, and how they were chosen, if a note says so.
+
+    A run that chooses a setting itself records the chosen value as a metric, and its settings keep the value that it replaces.
+    """
     found = []
     for key, words in artefact.chosen.items():
         values = {
-            value for run in runs for value in under(run.settings, key) if isinstance(value, int | float)
+            value
+            for run in runs
+            for value in ([run.metrics[key]] if key in run.metrics else under(run.settings, key))
+            if isinstance(value, int | float)
         }
         notes = {
             note.partition(", ")[2]

@@ -130,6 +130,20 @@ def test_each_depth_has_its_own_columns(whole):
     ].mean == pytest.approx(0.625)
 
 
+def test_the_caption_states_the_rate_that_was_chosen_and_not_the_one_that_it_replaces(tmp_path):
+    for variant, rate in (("rezero", 0.002), ("skip_init", 0.008)):
+        more = {"settings": {"lr": 0.004}, "metrics": {"lr": rate}}
+        pretend.deep(tmp_path, variant, 12, 0.5, **more)
+    pretend.deep(tmp_path, "fixup", 12, 0.5, settings={"lr": 0.004})  # without a search
+    cells = cells_of("addition.layer_scale_depth", evidence_of(tmp_path))
+    stated = {row: cell.chosen for (row, column), cell in cells.items() if column == "12/accuracy"}
+    assert {row: words for row, words in stated.items() if words} == {
+        "rezero": "learning rate 0.002",
+        "skip_init": "learning rate 0.008",
+        "fixup": "learning rate 0.004",
+    }
+
+
 def test_the_caption_names_the_machine_of_the_speed(whole, tmp_path):
     cells = cells_of("qi2023.throughput_memory", whole)
     assert cells["LipsFormer-Swin-B", "memory"].published == {"paper": 7415.0}
