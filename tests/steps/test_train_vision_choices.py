@@ -67,9 +67,10 @@ def test_a_chosen_rate_is_what_the_training_uses(runs: Runs) -> None:
 
 def test_a_given_rate_changes_the_rate_alone() -> None:
     params = parameters.load(Path(__file__).parents[2] / "params.yaml", scale="small")
+    params["layer_scale"]["grid"]["given_rates"][0]["lr"] = 0.00123456789
     family = plan(params, "small")
     given, chosen = family["train_at_given_rate"], family["train_vision"]
-    assert given.runs and set(given.inputs) == {"data"}
+    assert len(given.runs) == 41 and set(given.inputs) == {"data"}
     for run in given.runs:
         cell = {"variant": run["variant"], "depth": run["depth"]}
         expected = {**chosen.settings_of(suite="residual", **cell), "lr": float(run["rate"])}

@@ -121,7 +121,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         step="train_vision",
         folder="given_rate/{variant}/depth{depth}/rate{rate}",
         cells=[
-            {"variant": one["residual"], "depth": str(one["depth"]), "rate": f"{one['lr']:g}"}
+            {"variant": one["residual"], "depth": str(one["depth"]), "rate": str(one["lr"])}
             for one in grid["given_rates"]
         ],
         seeds=own["seeds"],
