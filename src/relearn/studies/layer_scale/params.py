@@ -59,7 +59,8 @@ class TrainDeep(Recipe):
     average: Share
 
 
-ClassToken = Literal["from_start", "class_attention"]
+ClassToken = Literal["from_start", "class_attention", "from_start_patch4", "class_attention_patch4"]
+"""Where the class token enters; with ``_patch4`` in a network whose patches have four pixels a side, as a control."""
 
 
 class ExtraSeeds(Section):
@@ -120,6 +121,13 @@ class LayerScale(Section):
 
     _patches = patches
 
+    @check
+    def _class_tokens(self) -> Iterator[Conflict]:
+        for index, variant in enumerate(self.grid.class_tokens.variants):
+            if variant.endswith("_patch4") and self.images.side % 4:
+                line = f"found {variant}, allowed: from_start, class_attention (4 does not divide the images' side)"
+                yield ("grid", "class_tokens", "variants", index), line
+
     _heads = multiples_of("network.dim", "network.heads")
 
     _batches = batches("train.batch_size")
@@ -145,7 +153,8 @@ class LayerScale(Section):
         grid, sizes = self.grid, self.network
         depths = [*grid.depths, grid.drop_paths.depth, *(one.depth for one in grid.given_rates)]
         deepest = max(*depths, grid.class_tokens.depth + grid.class_tokens.layers)
-        length = (self.images.side // sizes.patch_size) ** 2 + 1
+        others = [4 for one in grid.class_tokens.variants if one.endswith("_patch4")]
+        length = (self.images.side // min([sizes.patch_size, *others])) ** 2 + 1
         dim, heads, batch = sizes.dim, sizes.heads, self.train.batch_size
         yield Need(
             ("network", "dim"),

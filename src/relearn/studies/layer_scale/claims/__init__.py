@@ -149,13 +149,24 @@ def uniform_branch_ratio(evidence: Evidence) -> Finding:
 
 
 def class_attention_helps(evidence: Evidence) -> Finding:
-    """Accuracy with class attention minus accuracy with a class token from the start is > 0, at every depth at which either was run."""
+    """Accuracy with class attention minus accuracy with a class token from the start is > 0, at every depth at which either was run.
+
+    The same networks with patches of four pixels a side are reported in addition.
+    """
+    suite, small = "class_token", "_patch4"
+    shown = "{} blocks: class attention - class token from the start"
+    runs = classified.trainings(evidence, {"suite": suite})
+    main = sorted({int(one.labels["depth"]) for one in runs if not one.labels["variant"].endswith(small)})
     parts: dict[str, Comparison | None] = {}
-    suite = "class_token"
-    for depth in depths(evidence, suite):
-        name = f"{depth} blocks: class attention - class token from the start"
+    for depth in main:
+        name = shown.format(depth)
         parts[name] = _difference(evidence, name, "class_attention", "from_start", depth, suite)
-    return finding(parts or {"class tokens": None})
+    beside = []
+    for depth in depths(evidence, suite, f"*{small}"):
+        name = f"{shown.format(depth)}, patches of 4 pixels"
+        part = _difference(evidence, name, f"class_attention{small}", f"from_start{small}", depth, suite)
+        beside.append(part and replace(part, decides=False))
+    return finding(parts or {"class tokens": None}, beside)
 
 
 PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
