@@ -384,6 +384,51 @@ def test_of_a_store_what_does_not_fit_is_counted(store: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("data", "text", "made"),
+    [
+        ({"dataset": "digits"}, "bytes", True),
+        ({"dataset": "digits"}, "others", False),
+        ({"dataset": "cifar10"}, "", False),
+    ],
+)
+def test_data_of_a_store_is_prepared_if_its_source_is_here_and_has_the_same_bytes(
+    machines: Machines,
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    data: dict[str, str],
+    text: str,
+    made: bool,
+) -> None:
+    """Otherwise the data stays away, as weights do, and the runs made from it are taken all the same."""
+    prepare = job_at("prepare_images", "data.safetensors", {}, settings=data)
+    prepare = replace(
+        prepare, command="relearn poisoning prepare_images --out $(dirname x)", logs=("logs/prepare.log",)
+    )
+    read = job_at("craft", "poisons.safetensors", {"data": (f"{prepare.folder}/data.safetensors",)})
+    plan, there = [prepare, read], machines.there.parent / "prepared"
+    for job in plan:
+        make(job, there)
+    calls: list[list[str]] = []
+
+    def main(words: list[str]) -> int:
+        calls.append(words)
+        make(prepare, machines.here, text)
+        return 0
+
+    monkeypatch.setattr("relearn.cli.main", main)
+    monkeypatch.setenv("RELEARN_MIRROR", str(machines.there))  # which has no CIFAR-10
+    monkeypatch.setenv("RELEARN_CACHE", str(machines.there / "cache"))
+    adopt.make_data(there, plan)
+    assert Path(prepare.folder).exists() == made
+    assert [words[:2] for words in calls] == [["poisoning", "prepare_images"]] * bool(text)
+    taken, fitting, faults = chosen(there, plan, whole=False)
+    assert sorted(fitting) == sorted(str(job.record) for job in plan) and faults == []
+    assert len(taken) == 2 - made
+    adopt.make_data(there, plan)  # what is here is not made again
+    assert len(calls) == bool(text) * (2 - made)
+
+
 def test_without_a_scale_that_of_the_arrivals_counts(machines: Machines) -> None:
     make(PRETRAIN, machines.there)
     assert scale_of(machines.there) == "mini"

@@ -14,7 +14,7 @@ in the same way, together with the checkpoints from which unfinished runs resume
 listed, not reported as missing: their run counts as done until a pending job needs them.
 
 A published set (results/published/<scale>) can be given, too: a record that fits is taken where no fitting record is here, and the
-others are counted. A published set has no weights, which count as left on the other machine.
+others are counted. A published set has no weights, which count as left on the other machine, and no data, which is prepared first.
 
 Without a folder, the records already in results/ are checked and registered in the same way (after `dvc checkout` of
 an older commit, or when `.snakemake` was lost); those that do not fit are listed and left alone.
@@ -25,6 +25,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -32,6 +33,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from relearn import cli
 from relearn.cli import SCALES, jobs
 from relearn.cli.jobs import Job
 from relearn.report.views.names import plural
@@ -113,6 +115,8 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
     ):
         theirs = [job for job in jobs.in_order(built) if job.is_shell]
         plan = [jobs.job_of(job) for job in theirs]
+        if folder and not whole:
+            make_data(folder, plan)
         coming, fitting, faults = chosen(folder, plan, whole and not torn)
         for path, found in coming.items():
             place(found, Path(path).parent)
@@ -129,12 +133,34 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
     elsewhere = [f"{Path(path).parent}/{name}" for path in coming for name in left_behind(Path(path).parent)]
     if elsewhere:
         print(f"{len(elsewhere)} files stayed on the other machine, such as {elsewhere[0]}")
-    if strange:
-        print(f"left out: {strange}", file=sys.stderr)
+    print(f"left out: {strange}\n" if strange else "", end="", file=sys.stderr)
     if resumable:
         print(f"{resumable} unfinished runs resume from their checkpoints")
     print(f"adopted {len(coming)} records, {here} were here; `snakemake -n` says what is left to do")
     return exit_codes.DATA if torn else 0
+
+
+def make_data(folder: Path, plan: Sequence[Job]) -> None:
+    """Prepare the data that runs below ``folder`` had prepared, unless it is here, was prepared in another way, or needs a download.
+
+    Otherwise Snakemake makes it for the first new job that reads it, and then repeats all runs that read it. Data whose bytes differ here
+    is removed again.
+    """
+    from relearn.forecast import data_sets
+
+    steps = {job.run: job for job in plan if job.step.startswith("prepare_")}
+    for found in record.read_all(folder)[0]:
+        job = steps.get(found["run"])
+        if job is None or all(map(os.path.exists, job.outputs)):
+            continue
+        if {one.status for one in data_sets.needed([job])} - {data_sets.AT_HAND, data_sets.OPTIONAL}:
+            continue
+        words = shlex.split(job.command.partition(" --out ")[0])[1:]
+        Path(job.logs[0]).parent.mkdir(parents=True, exist_ok=True)
+        status = cli.main([*words, "--device", "cpu", "--out", job.folder, "--log", job.logs[0]])
+        if status or record.read(job.folder)["outputs"] != found["outputs"]:
+            print(f"{job.folder}: not made, or with other bytes than the published data", file=sys.stderr)
+            shutil.rmtree(job.folder, ignore_errors=True)
 
 
 def damaged(folder: Path) -> Iterator[str]:

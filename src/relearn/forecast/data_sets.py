@@ -13,11 +13,10 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from relearn.data.cache import cache_folder, private_folder
-from relearn.studies.work import Job
 
 FACTS = Path(__file__).with_name("data_sets.json")
 AT_HAND, DOWNLOAD, MISSING, OPTIONAL = "at hand", "downloaded by its step", "missing", "missing, not needed"
@@ -57,6 +56,13 @@ class DataSet(NamedTuple):
     def line(self) -> str:
         """How to get a missing set."""
         return f"{self.title} ({self.size}): get it from {self.source} and put it at {self.put}"
+
+
+class Job(Protocol):
+    """What is read of a job."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
 
 
 def needed(jobs: Iterable[Job]) -> list[DataSet]:

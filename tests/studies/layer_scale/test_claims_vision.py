@@ -383,6 +383,22 @@ def test_class_attention_is_compared_with_a_class_token_from_the_start(tmp_path,
     assert (claim.verdict, claim.provisional) == (word, False)
 
 
+def test_smaller_patches_are_shown_and_do_not_decide(tmp_path):
+    deep(tmp_path, 24, suite="class_token", class_attention=0.5, from_start=0.6)
+    before = judged(tmp_path, "class_attention_helps")
+    deep(tmp_path, 24, suite="class_token", class_attention_patch4=0.8, from_start_patch4=0.6)
+    deep(tmp_path, 12, suite="class_token", class_attention_patch4=0.8, from_start_patch4=0.6)
+    claim = judged(tmp_path, "class_attention_helps")
+    assert (claim.verdict, claim.missing) == (before.verdict, before.missing)
+    shown = {part.name: part.interval.estimate for part in claim.parts if not part.decides}
+    assert shown == {
+        f"{depth} blocks: class attention - class token from the start, patches of 4 pixels": pytest.approx(
+            0.2
+        )
+        for depth in (12, 24)
+    }
+
+
 def test_class_attention_alone_is_no_comparison(tmp_path):
     deep(tmp_path, 24, suite="class_token", class_attention=0.6)
     claim = judged(tmp_path, "class_attention_helps")
