@@ -2,18 +2,22 @@
 
 import math
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from relearn.report import claims, claims_formats
+from relearn.studies import parameters
 from relearn.studies.layer_scale.claims import PREDICATES, start
+from relearn.studies.layer_scale.plan import plan
 
 from ...report import conftest as report
 from ...report import fake_vision as pretend
 from ...report.conftest import FOLDERS, SECTIONS, part
 
+ROOT = Path(__file__).parents[3]
 ALL = claims.load(FOLDERS)
 TRAINED = {
     section: {name: one for name, one in ALL[section].items() if one["kind"] == "trained"}
@@ -397,6 +401,17 @@ def test_smaller_patches_are_shown_and_do_not_decide(tmp_path):
         )
         for depth in (12, 24)
     }
+
+
+def test_a_variant_with_small_patches_differs_in_them_alone():
+    train = plan(parameters.load(ROOT / "params.yaml", "small"), "small")["train_vision"]
+    for variant in ("from_start", "class_attention"):
+        as_it_is, small = (
+            train.settings_of(suite="class_token", variant=f"{variant}{patch}", depth="24")
+            for patch in ("", "_patch4")
+        )
+        assert as_it_is["network"]["patch_size"] == 8 and small["network"]["patch_size"] == 4
+        assert {**small, "network": {**small["network"], "patch_size": 8}} == as_it_is
 
 
 def test_class_attention_alone_is_no_comparison(tmp_path):
