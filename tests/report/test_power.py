@@ -15,6 +15,7 @@ from relearn.report.statistics import (
     student_mean,
     student_mean_of_table,
 )
+from relearn.report.verdicts import widened
 
 DRAWS = 20_000
 
@@ -39,6 +40,17 @@ def test_power_of_a_mean_is_the_share_of_intervals_beyond_the_bound(
 ) -> None:
     low, _ = intervals(n, 10.0 + distance, sd)  # the bound is 10
     assert power.of_mean(n, distance, sd) == pytest.approx((low > 10.0).mean(), abs=0.012)
+
+
+@pytest.mark.parametrize("own", [2, 6])
+def test_power_of_the_best_of_several_is_that_of_the_corrected_interval(own: int) -> None:
+    n, distance, sd = 12, 0.8, 1.0
+    values = np.random.default_rng(5).normal(distance, sd, (2000, n))
+    wide = [widened(student_mean(list(row)), own).low > 0 for row in values]
+    found = power.of_mean(n, distance, sd, own=own)
+    assert found == pytest.approx(np.mean(wide), abs=0.03)
+    assert found < power.of_mean(n, distance, sd) - 0.05
+    assert (power.units_for_mean(distance, sd, own=own) or 0) > (power.units_for_mean(distance, sd) or 0)
 
 
 @pytest.mark.parametrize(

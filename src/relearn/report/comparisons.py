@@ -55,8 +55,9 @@ class Comparison:
     trial is a whole run and the keys are (network, seed, 0). ``units`` are the independent numbers behind it.
     ``chosen_from`` has the keys of all trials that were made, if ``keys`` are those of them with a certain outcome. ``among`` is the number
     of comparisons of which this one was chosen by its result (the better of two rivals: 2); in a claim's parts, the sum of these numbers
-    over all comparisons that the claim requires. ``room`` is the greatest difference that the right side's mean leaves. ``drawn`` is the
-    interval for which the victims are drawn as well as the targets.
+    over all comparisons that the claim requires. ``own`` is the number of candidates of which the claim's own side was chosen by its
+    result; the interval is corrected for them already. ``room`` is the greatest difference that the right side's mean leaves. ``drawn``
+    is the interval for which the victims are drawn as well as the targets.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Comparison:
     units: Units | None = None
     chosen_from: tuple[Key, ...] = ()
     among: int = 1
+    own: int = 1
     room: float | None = None
     drawn: Interval | None = None
 

@@ -42,7 +42,9 @@ class Crossed(Units):
     freedom: int = 1
 
 
-def of_mean(n: float, distance: float, sd: float, fixed: float = 0.0, freedom: float = math.inf) -> float:
+def of_mean(
+    n: float, distance: float, sd: float, fixed: float = 0.0, freedom: float = math.inf, own: int = 1
+) -> float:
     r"""Power of Student's interval over n paired values to exclude the bound.
 
     With ``fixed`` the interval is that of :func:`relearn.report.statistics.student_mean_of_table`: its variance is
@@ -54,13 +56,14 @@ def of_mean(n: float, distance: float, sd: float, fixed: float = 0.0, freedom: f
         sd: standard deviation of one value, above 0.
         fixed: F, a part of the mean's variance that does not fall with n.
         freedom: f, its degrees of freedom.
+        own: number of candidates of which the claim's own side is the best; the end of the interval is corrected for them.
     """
     from scipy import stats
 
     falling = sd**2 / n
     variance = falling + fixed
     degrees = variance**2 / (falling**2 / (n - 1) + fixed**2 / freedom)
-    critical = stats.t.ppf(0.5 + CONFIDENCE / 2, degrees)
+    critical = stats.t.isf((1 - CONFIDENCE) / 2 / own, degrees)
     return float(stats.nct.sf(critical, degrees, distance / math.sqrt(variance)))
 
 
@@ -101,9 +104,11 @@ def of_shares(n: np.ndarray, share: float, bound: float) -> np.ndarray:
     return np.asarray(stats.binom.sf(fewest - 1, n, share))
 
 
-def units_for_mean(distance: float, sd: float, fixed: float = 0.0, freedom: float = math.inf) -> int | None:
+def units_for_mean(
+    distance: float, sd: float, fixed: float = 0.0, freedom: float = math.inf, own: int = 1
+) -> int | None:
     """Fewest values (at least 2) with the power :data:`POWER` for a mean; None beyond MOST or if the distance is not above 0."""
-    return _fewest(lambda n: of_mean(n, distance, sd, fixed, freedom)) if distance > 0 else None
+    return _fewest(lambda n: of_mean(n, distance, sd, fixed, freedom, own)) if distance > 0 else None
 
 
 def units_for_equivalence(margin: float, sd: float) -> int | None:

@@ -212,6 +212,7 @@ def comparison(
         over="seeds",
         units=units,
         among=among,
+        own=own,
     )
 
 

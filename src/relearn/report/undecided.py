@@ -295,8 +295,8 @@ def _number(
         need = power.units_for_equivalence(axis.unit, sd)
         of = partial(power.of_equivalence, margin=axis.unit, sd=sd)
     else:
-        need = power.units_for_mean(axis.unit, sd, fixed, freedom)
-        of = partial(power.of_mean, distance=axis.unit, sd=sd, fixed=fixed, freedom=freedom)
+        need = power.units_for_mean(axis.unit, sd, fixed, freedom, part.own)
+        of = partial(power.of_mean, distance=axis.unit, sd=sd, fixed=fixed, freedom=freedom, own=part.own)
     if need is None and fixed and power.units_for_mean(axis.unit, sd):
         spread = f"the spread between {freedom + 1:g} seeds alone is too large for the claimed effect"
         return None, f"{spread}, so no number of {units.per} decides", _never
