@@ -344,6 +344,24 @@ def test_the_constraint_against_the_best_penalty(tmp_path, constraint, seconds, 
     assert accuracy.among == 1 + 2  # the time, and the better of two strengths
 
 
+def test_a_strength_beyond_the_table_is_shown_and_does_not_decide(tmp_path):
+    for seed in SEEDS:
+        for start, best, cost in (("gradinit_penalty_1", 0.9, 8.0), ("gradinit", 0.899, 5.0)):
+            pretend.train(tmp_path, "VGG-19", start, {"accbest_frac": best}, seed=seed)
+            pretend.initialise(tmp_path, "VGG-19", start, {"initialise_s": cost}, seed=seed)
+    before = judged(evidence_of(tmp_path), "constraint_not_penalty")
+    for seed in SEEDS:
+        pretend.train(tmp_path, "VGG-19", "gradinit_penalty_10", {"accbest_frac": 0.95}, seed=seed)
+        pretend.initialise(tmp_path, "VGG-19", "gradinit_penalty_10", {"initialise_s": 1.0}, seed=seed)
+    claim = judged(evidence_of(tmp_path), "constraint_not_penalty")
+    deciding = [one for one in claim.parts if one.decides]
+    assert claim.verdict == before.verdict == "reproduced"
+    assert [one.interval for one in deciding] == [one.interval for one in before.parts]
+    (shown,) = (one for one in claim.parts if not one.decides)
+    assert shown.name == "VGG-19: best, penalty of strength 10 - of 1"
+    assert shown.interval.estimate == pytest.approx(0.05)
+
+
 def test_half_an_overlap_against_none(tmp_path):
     for start, first in (("gradinit", 0.3), ("gradinit_overlap_0", 0.2), ("gradinit_overlap_1", 0.5)):
         trained(tmp_path, "VGG-19", start, "acc1_frac", [first] * 3)

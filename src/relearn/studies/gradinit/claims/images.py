@@ -42,9 +42,9 @@ def accuracy(evidence: Evidence, metric: str, network: str, start: str) -> Sampl
 Kind = tuple[str, Mapping[str, Any]]  # a quantity, and the filters of its runs
 
 
-def of_start(metric: str, network: str, start: str) -> Kind:
-    """A metric of initialisations; a ``*`` in ``start`` matches several."""
-    return f"initialise.{metric}", {"suite": "grid", "network": network, "initialisation": start}
+def of_start(metric: str, network: str, *starts: str) -> Kind:
+    """A metric of initialisations."""
+    return f"initialise.{metric}", {"suite": "grid", "network": network, "initialisation": [*starts]}
 
 
 def cost_ratio(
@@ -203,14 +203,16 @@ def constraint_not_penalty(evidence: Evidence) -> Finding:
     """The constraint takes less time than the penalty, and its Accbest is at most 0.2 percentage points below the best penalty's.
 
     The penalty's time is the mean over its strengths. The best strength for a network has the highest mean over seeds; it is chosen by
-    the runs that decide, so a contradiction is corrected for the number of strengths.
+    the runs that decide, so a contradiction is corrected for the number of strengths. Strengths that table 4.3 lacks are reported in
+    addition, against its largest.
     """
     parts: dict[str, Comparison | None] = {}
     missing: list[str] = []
+    beside: list[Comparison | None] = []
     for network in TABLE_4_3:
         name = f"{network}: seconds, constraint / penalty"
         bound = of_start("initialise_s", network, "gradinit")
-        penalty = of_start("initialise_s", network, "gradinit_penalty_*")
+        penalty = of_start("initialise_s", network, *PENALTIES)
         found, lacks = cost_ratio(name, evidence, bound, penalty, Below(1.0))
         parts |= found
         missing += lacks
@@ -227,7 +229,13 @@ def constraint_not_penalty(evidence: Evidence) -> Finding:
             ours = accuracy(evidence, "accbest_frac", network, "gradinit")
             claimed = Above(-MARGIN, strict=False)
             parts[name] = difference(name, ours, run[best], claimed, notes=notes, among=len(run))
-    return finding(parts, missing=missing)
+        where = {"step": "train_from_init", "network": network, "initialisation": "gradinit_penalty_*"}
+        strengths = {one.labels["initialisation"] for one in select(evidence.runs, where)}
+        for start in sorted(strengths - {*PENALTIES}):
+            name = f"{network}: best, penalty of strength {start.rpartition('_')[2]} - of 1"
+            other = accuracy(evidence, "accbest_frac", network, start)
+            beside.append(difference(name, other, penalties[PENALTIES[-1]], Above(0.0), decides=False))
+    return finding(parts, beside, missing)
 
 
 def overlap_half(evidence: Evidence) -> Finding:
