@@ -12,7 +12,7 @@ STUDY = Study(
     unpublished={
         "train_vision": (
             *("history.csv", "alphas.csv", "drop_path/*/*/*/layers.csv", "class_token/*/*/*/layers.csv"),
-            "given_rate/*/*/*/*/layers.csv",
+            *("given_rate/*/*/*/*/layers.csv", "residual/*/depth12/*/layers.csv"),
             *("post_norm/*/*/layers.csv", "rezero*/*/*/layers.csv", "skip_init/*/*/layers.csv"),
             *("fixup*/*/*/layers.csv", "t_fixup*/*/*/layers.csv"),
         )
