@@ -68,7 +68,7 @@ class DropPaths(Section):
 class ClassTokens(Section):
     depth: Layers
     layers: Layers
-    variants: Annotated[list[Literal["from_start", "class_attention"]], Unique, AfterValidator(unique)]
+    variants: Annotated[list[Literal["from_start", "class_attention", "from_start_patch4", "class_attention_patch4"]], Unique, AfterValidator(unique)]
 
 
 class GivenRate(Section):

@@ -26,7 +26,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     drop_paths, class_tokens = grid["drop_paths"], grid["class_tokens"]
 
     def settings(suite: str, variant: str, depth: str) -> dict[str, Any]:
-        blocks = int(depth)
+        blocks, sizes = int(depth), own["network"]
         scheme: dict[str, Any] = {"residual": "layer_scale", "epsilon": layer_scale_start(blocks)}
         warm, rate = True, own["train"]["drop_path"]
         if suite == "residual":
@@ -34,10 +34,11 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         elif suite == "drop_path":
             scheme, rate = {**scheme, "drop_path": variant}, drop_paths["rate"]
         elif suite == "class_token":
-            scheme["class_token"] = variant
-            if variant == "class_attention":
+            scheme["class_token"], _, pixels = variant.partition("_patch")
+            if scheme["class_token"] == "class_attention":
                 scheme["class_layers"] = class_tokens["layers"]
-        sizes = own["network"]
+            if pixels:
+                sizes = {**sizes, "patch_size": int(pixels)}
         network = {
             "name": NETWORK,
             "embed_dim": sizes["dim"],
