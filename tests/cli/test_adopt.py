@@ -394,7 +394,6 @@ def test_of_a_store_what_does_not_fit_is_counted(store: Path) -> None:
 )
 def test_data_of_a_store_is_prepared_if_its_source_is_here_and_has_the_same_bytes(
     machines: Machines,
-    store: Path,
     monkeypatch: pytest.MonkeyPatch,
     data: dict[str, str],
     text: str,

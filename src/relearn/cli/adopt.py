@@ -133,7 +133,8 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
     elsewhere = [f"{Path(path).parent}/{name}" for path in coming for name in left_behind(Path(path).parent)]
     if elsewhere:
         print(f"{len(elsewhere)} files stayed on the other machine, such as {elsewhere[0]}")
-    print(f"left out: {strange}\n" if strange else "", end="", file=sys.stderr)
+    if strange:
+        print(f"left out: {strange}", file=sys.stderr)
     if resumable:
         print(f"{resumable} unfinished runs resume from their checkpoints")
     print(f"adopted {len(coming)} records, {here} were here; `snakemake -n` says what is left to do")
@@ -143,21 +144,20 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
 def make_data(folder: Path, plan: Sequence[Job]) -> None:
     """Prepare the data that runs below ``folder`` had prepared, unless it is here, was prepared in another way, or needs a download.
 
-    Otherwise Snakemake makes it for the first new job that reads it, and then repeats all runs that read it. Data whose bytes differ here
-    is removed again.
+    Otherwise Snakemake makes it for the first new job, and then repeats all runs that read it. Data whose bytes differ is removed again.
     """
     from relearn.forecast import data_sets
 
     steps = {job.run: job for job in plan if job.step.startswith("prepare_")}
     for found in record.read_all(folder)[0]:
         job = steps.get(found["run"])
-        if job is None or all(map(os.path.exists, job.outputs)):
-            continue
-        if {one.status for one in data_sets.needed([job])} - {data_sets.AT_HAND, data_sets.OPTIONAL}:
+        if job is None or all(map(os.path.exists, job.outputs)) or not data_sets.at_hand(job):
             continue
         words = shlex.split(job.command.partition(" --out ")[0])[1:]
         Path(job.logs[0]).parent.mkdir(parents=True, exist_ok=True)
         status = cli.main([*words, "--device", "cpu", "--out", job.folder, "--log", job.logs[0]])
+        if status == exit_codes.SIGINT:
+            raise KeyboardInterrupt
         if status or record.read(job.folder)["outputs"] != found["outputs"]:
             print(f"{job.folder}: not made, or with other bytes than the published data", file=sys.stderr)
             shutil.rmtree(job.folder, ignore_errors=True)

@@ -75,6 +75,11 @@ def needed(jobs: Iterable[Job]) -> list[DataSet]:
     return [_data_set(name, facts[name], count) for name, count in counts.items() if count]
 
 
+def at_hand(job: Job) -> bool:
+    """Whether the job can run without fetching any data."""
+    return all(one.status in (AT_HAND, OPTIONAL) for one in needed([job]))
+
+
 def words(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """Every string in the settings, with its key."""
     if isinstance(value, str):

@@ -153,19 +153,18 @@ def class_attention_helps(evidence: Evidence) -> Finding:
 
     The same networks with patches of four pixels a side are reported in addition.
     """
-    suite, small = "class_token", "_patch4"
-    shown = "{} blocks: class attention - class token from the start"
-    runs = classified.trainings(evidence, {"suite": suite})
-    main = sorted({int(one.labels["depth"]) for one in runs if not one.labels["variant"].endswith(small)})
+    suite = "class_token"
     parts: dict[str, Comparison | None] = {}
-    for depth in main:
-        name = shown.format(depth)
-        parts[name] = _difference(evidence, name, "class_attention", "from_start", depth, suite)
-    beside = []
-    for depth in depths(evidence, suite, f"*{small}"):
-        name = f"{shown.format(depth)}, patches of 4 pixels"
-        part = _difference(evidence, name, f"class_attention{small}", f"from_start{small}", depth, suite)
-        beside.append(part and replace(part, decides=False))
+    beside: list[Comparison | None] = []
+    for small, words in (("", ""), ("_patch4", ", patches of 4 pixels")):
+        ours, theirs = f"class_attention{small}", f"from_start{small}"
+        for depth in sorted({*depths(evidence, suite, ours), *depths(evidence, suite, theirs)}):
+            name = f"{depth} blocks: class attention - class token from the start{words}"
+            part = _difference(evidence, name, ours, theirs, depth, suite)
+            if small:
+                beside.append(part and replace(part, decides=False))
+            else:
+                parts[name] = part
     return finding(parts or {"class tokens": None}, beside)
 
 
