@@ -14,7 +14,7 @@ from scipy import stats
 
 from relearn.params.places import place
 from relearn.params.reading import ParamsError
-from relearn.report import claims, design_formats, designs, power, statistics
+from relearn.report import claims, design_formats, designs, power, statistics, verdicts
 from relearn.report.comparisons import Units
 from relearn.report.designs import Design
 from relearn.report.statistics import Interval
@@ -84,6 +84,16 @@ def test_the_planned_half_width_is_students_or_the_exact_one_of_a_share() -> Non
     more = replace(mean, n=16)
     assert designs.planned_half_width(more, 5) == designs.planned_half_width(mean, 16)
     assert designs.planned_half_width(designs.Measure("s", claimed=1.0), 5) is None
+
+
+def test_the_planned_half_width_counts_the_candidates_of_the_claims_own_side() -> None:
+    """As the verdict does: one end of the interval of the same mean and spread is corrected for them."""
+    values = np.random.default_rng(0).normal(size=6)
+    measure = designs.Measure("s", claimed=0.0, sd=float(np.std(values, ddof=1)))
+    plain = statistics.student_mean(values.tolist())
+    corrected = verdicts.widened(plain, 4)
+    assert designs.planned_half_width(measure, 6, 4) == pytest.approx((corrected.high - plain.low) / 2)
+    assert designs.planned_half_width(measure, 6) == pytest.approx((plain.high - plain.low) / 2)
 
 
 def test_no_share_is_planned_narrower_than_the_verdict_makes_it() -> None:

@@ -32,7 +32,7 @@ def widths(design: Design, claim: Claim) -> list[tuple[Comparison, Measure, floa
             continue
         counted = part.units is None and part.interval.low == part.interval.high
         if not counted and (measure := design.measure(part.name, part.unit)):
-            found.append((part, measure, planned_half_width(measure, design.n), half_width(part)))
+            found.append((part, measure, planned_half_width(measure, design.n, part.own), half_width(part)))
     return found
 
 

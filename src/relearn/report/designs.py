@@ -91,12 +91,13 @@ class Design:
         return next((one for one in self.measures if one.about(name, unit)), None)
 
 
-def planned_half_width(measure: Measure, n: int) -> float | None:
+def planned_half_width(measure: Measure, n: int, own: int = 1) -> float | None:
     r"""Half-width of the interval for n units: :math:`t_{0.975,n-1}\, s/\sqrt n`; for shares, that of the exact interval.
 
     The interval of a share is at least as wide as the verdict makes it (:func:`relearn.report.statistics.clustered_share`): its lower end
     is at most that of n successes in n trials, and likewise above. For a ratio the half-width is on the log scale. A measure's own n
-    replaces ``n``. That of a median is :math:`\sqrt{\pi/2}` times as wide, as for many units with normal values.
+    replaces ``n``. That of a median is :math:`\sqrt{\pi/2}` times as wide, as for many units with normal values. If the claim's own side is
+    the best of ``own`` candidates, one end of the interval of a mean is corrected for them, with :math:`t_{1-0.025/own,n-1}`.
     """
     from scipy import stats
 
@@ -111,7 +112,8 @@ def planned_half_width(measure: Measure, n: int) -> float | None:
     if measure.sd is None or n < 2:
         return None
     inflation = math.pi / 2 if measure.median else 1.0
-    return float(stats.t.ppf(0.975, n - 1)) * measure.sd * math.sqrt(inflation / n)
+    ends = stats.t.isf([0.025, 0.025 / own], n - 1)
+    return float(ends.mean()) * measure.sd * math.sqrt(inflation / n)
 
 
 def load(folders: Mapping[str, Path]) -> dict[str, dict[str, Design]]:

@@ -13,6 +13,8 @@ STUDY = Study(
         "train_vision": (
             *("history.csv", "alphas.csv", "drop_path/*/*/*/layers.csv", "class_token/*/*/*/layers.csv"),
             *("given_rate/*/*/*/*/layers.csv", "residual/*/depth12/*/layers.csv"),
+            # The figure shows the deepest networks: 24 blocks at mini (one seed), 36 at small.
+            "residual/*/depth24/seed[1-9]*/layers.csv",
             *("post_norm/*/*/layers.csv", "rezero*/*/*/layers.csv", "skip_init/*/*/layers.csv"),
             *("fixup*/*/*/layers.csv", "t_fixup*/*/*/layers.csv"),
         )
