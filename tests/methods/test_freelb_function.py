@@ -123,3 +123,18 @@ def test_a_sharded_model_is_refused_in_a_line():
     model = FullyShardedDataParallel(TABLE, OUT)
     with pytest.raises(ValueError, match=r"^fsdp: found FullyShardedDataParallel \(allowed: .*\)$"):
         FreeLB()(model, cross_entropy, (IDS, LABELS))
+
+
+def test_a_mask_that_is_added_to_scores_is_refused():
+    embeds = torch.zeros(2, 3, 4, requires_grad=True)
+    added = torch.tensor([[0.0, 0.0, -1e4], [0.0, -1e4, -1e4]])
+    with pytest.raises(
+        ValueError, match=r"^attention_mask: found -10000 \(allowed: 1 for a token, 0 for padding\)$"
+    ):
+        freelb(lambda inputs_embeds: inputs_embeds.sum(), embeds, added)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 4), (2, 0, 4)])
+def test_a_batch_without_a_token_is_refused(shape):
+    with pytest.raises(ValueError, match=r"^inputs_embeds: found \(\d, \d, 4\) for None samples \(allowed: "):
+        freelb(lambda inputs_embeds: inputs_embeds.sum(), torch.zeros(shape, requires_grad=True))

@@ -45,6 +45,14 @@ def test_what_did_not_come_out_is_listed_with_its_text(judged, tmp_path):
     assert all(one.analysis is None for one in elsewhere)
 
 
+def test_a_reproduced_claim_with_a_text_is_listed_without_a_cause(judged, tmp_path):
+    claim = replace(judged[0], verdict="reproduced")
+    texts = analysis.load(write(tmp_path, {**ENTRY, "verdict": "reproduced", "cause": "none"}, claim.id))
+    (lines,) = analysis.paragraphs(analysis.explain([claim], texts, "mini")).values()
+    assert lines == ["Analysis: Few.", "Written 2026-11-20, commit 1234567."]
+    assert not analysis.explain([claim], texts, "small")
+
+
 def test_a_text_for_another_verdict_is_out_of_date(judged, tmp_path):
     claim = replace(judged[0], verdict="direction")
     texts = analysis.load(write(tmp_path, ENTRY, claim.id))

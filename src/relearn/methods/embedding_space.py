@@ -121,6 +121,18 @@ class Lookup:
         self.first = self.total = self.leaf = None
 
 
+def tokens_of(mask: Tensor, name: str = "real") -> Tensor:
+    """The mask as booleans.
+
+    Raises:
+        ValueError: a value that is neither 0 nor 1, as in a mask that is added to scores.
+    """
+    if mask.dtype != torch.bool and not bool(((mask == 0) | (mask == 1)).all()):
+        found = mask[(mask != 0) & (mask != 1)][0].item()
+        raise ValueError(f"{name}: found {found:g} (allowed: 1 for a token, 0 for padding)")
+    return mask.bool()
+
+
 class EmbeddingField(Lookup):
     """A batch in a network whose words are looked up in ``table``."""
 
@@ -131,7 +143,9 @@ class EmbeddingField(Lookup):
         tokens = inputs if isinstance(inputs, Tensor) else inputs[0]
         self.model, self.inputs, self.table = model, inputs, table
         self.samples = len(tokens)
-        self.real = None if isinstance(inputs, Tensor) or len(inputs) < 2 else inputs[1].bool().flatten(0, -2)
+        self.real = (
+            None if isinstance(inputs, Tensor) or len(inputs) < 2 else tokens_of(inputs[1]).flatten(0, -2)
+        )
         self.shape: tuple[int, ...] = (*tokens.flatten(0, -2).shape, _width(table))
         self.device = tokens.device
         self.dtype = torch.promote_types(torch.float32, _weight(table).dtype)

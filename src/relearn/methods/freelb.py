@@ -47,7 +47,7 @@ from relearn.methods.adversarial_base import (
     frozen_running_statistics,
     frozen_wherever_called,
 )
-from relearn.methods.embedding_space import Lookup
+from relearn.methods.embedding_space import Lookup, tokens_of
 from relearn.methods.fit import Loss, plain_gradient
 from relearn.methods.fit_arguments import scalar_loss
 from relearn.methods.perturbation import Ball
@@ -165,7 +165,11 @@ def freelb(
     )
     if not inputs_embeds.is_floating_point():
         raise ValueError(f"inputs_embeds: found {inputs_embeds.dtype} (allowed: embeddings, floating point)")
-    if inputs_embeds.dim() < 2 or (samples is not None and (samples < 1 or len(inputs_embeds) % samples)):
+    if (
+        inputs_embeds.dim() < 2
+        or not inputs_embeds.numel()
+        or (samples is not None and (samples < 1 or len(inputs_embeds) % samples))
+    ):
         found = f"{tuple(inputs_embeds.shape)} for {samples} samples"
         raise ValueError(
             f"inputs_embeds: found {found} (allowed: (rows, n, d), as many rows for each sample)"
@@ -195,7 +199,7 @@ class _Embeddings(Lookup):
         super().__init__(once=True)
         self.rows, self.samples, self.device = rows, samples, rows.device
         self.shape: tuple[int, ...] = tuple(rows.shape)
-        self.real = None if attention_mask is None else attention_mask.bool()
+        self.real = None if attention_mask is None else tokens_of(attention_mask, "attention_mask")
 
     def start(self, ball: Ball) -> Tensor:
         dtype = torch.promote_types(torch.float32, self.rows.dtype)

@@ -1,4 +1,4 @@
-"""Hand-written explanations of why a claim was not reproduced at a scale, shown with the verdict.
+"""Hand-written explanations of verdicts, shown with them: why a claim was not reproduced at a scale, or how far a reproduced one goes.
 
 The texts are in ``analysis.yaml`` of each study's ``reported`` folder, keyed by claim and scale. Each gives its date, the commit
 of the runs it refers to and the verdict it explains; if the verdict has changed since, the text is shown as out of date.
@@ -20,6 +20,7 @@ CAUSES = {
     "method": "the method itself",
     "rate": "the learning rates that the search has chosen",
     "open": "unknown",
+    "none": "",  # of a reproduced claim
 }
 REQUIRED = {"date", "commit", "verdict", "cause", "text"}
 KEYS = REQUIRED | {"experiment"}
@@ -40,15 +41,23 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Explained:
-    """A claim that was judged but not reproduced, with its analysis, if there is one. ``stale``: written for another verdict."""
+    """A judged claim with its analysis, if there is one. ``stale``: written for another verdict."""
 
     claim: Claim
     analysis: Analysis | None
 
     @property
     def cause(self) -> str:
-        """The suspected cause in words; empty without an analysis."""
+        """The suspected cause in words; empty without an analysis, and for a reproduced claim."""
         return CAUSES[self.analysis.cause] if self.analysis else ""
+
+    @property
+    def origin(self) -> str:
+        """Suspected cause, date and commit."""
+        if self.analysis is None:
+            return ""
+        said = f"Suspected cause: {self.cause}; " if self.cause else "Written "
+        return f"{said}{self.analysis.date}, commit {self.analysis.commit}"
 
     @property
     def stale(self) -> bool:
@@ -87,11 +96,11 @@ def _texts(path: Path) -> dict[tuple[str, str], Analysis]:
 def explain(
     claims: Sequence[Claim], texts: Mapping[tuple[str, str], Analysis], scale: str
 ) -> list[Explained]:
-    """All claims that were judged and not reproduced, in the given order."""
+    """All claims that were judged and not reproduced, and reproduced ones with a text, in the given order."""
     return [
         Explained(claim, texts.get((claim.id, scale)))
         for claim in claims
-        if claim.parts and claim.verdict != "reproduced"
+        if claim.parts and (claim.verdict != "reproduced" or (claim.id, scale) in texts)
     ]
 
 
@@ -107,4 +116,4 @@ def _paragraphs(one: Explained) -> list[str]:
     found.append(f"Analysis: {one.analysis.text}")
     if one.analysis.experiment:
         found.append(f"Experiment: {one.analysis.experiment}")
-    return [*found, f"Suspected cause: {one.cause}; {one.analysis.date}, commit {one.analysis.commit}."]
+    return [*found, f"{one.origin}."]

@@ -59,7 +59,7 @@ def html(
         deviations: key, value here, published value, source; None if they are not known, and then
             ``no_deviations`` says why.
         errata: for each study, its entries by id.
-        explained: the judged claims that were not reproduced, each with its analysis.
+        explained: the judged claims that were not reproduced, and others with an analysis, each with it.
         settings: for each study, the tables of its publication that hold settings.
         terms: for each study, the terms that its claims use, with their meanings.
         other_deviations: deviations that no parameter shows, from :func:`relearn.report.deviations.methods`.

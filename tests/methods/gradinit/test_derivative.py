@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
+from torch.nn.utils import parametrizations, weight_norm
 
 from relearn.methods.gradinit.derivative import CONSTRAINT, OBJECTIVE, Derivative, direction, gradient_norm
 from relearn.methods.learned_scales import ScaledWeights, double_backward, halves, preserve_state
@@ -196,3 +197,25 @@ def test_norms_and_directions_of_a_known_gradient():
     unit = torch.cat([one.flatten() for one in direction(g, "sgd", True)])
     assert torch.allclose(unit, torch.tensor([0.6, 0.0, -0.8]))
     assert direction([torch.zeros(2)], "sgd", True)[0].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated:FutureWarning")
+@pytest.mark.parametrize("norm", [parametrizations.weight_norm, weight_norm], ids=["new", "old"])
+@pytest.mark.parametrize("dim", [0, 1, None])
+def test_the_second_derivative_of_weight_normalisation(norm, dim):
+    """That of torch's own function is wrong (2.13), so a Hessian by autograd is no reference here."""
+    torch.manual_seed(0)
+    model = nn.Sequential(norm(nn.Linear(6, 8), dim=dim), nn.Tanh(), nn.Linear(8, 3)).to(FLOAT)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.0 + torch.rand(()))
+    batch = (torch.randn(9, 6, dtype=FLOAT), torch.randint(0, 3, (9,)))
+    weights = ScaledWeights(model)
+    settings = dict(eta=0.3, gamma=1e-9, normalised=False, precision="fp32", divide_by_eta=False)
+    derivative = Derivative(weights, cross_entropy, optimizer="sgd", **settings)
+    scales = 0.7 + 0.6 * torch.rand(len(weights), dtype=FLOAT)
+    with preserve_state(model, 0), double_backward():
+        expected = differences(lambda m: norm_of(model, m, batch, "sgd"), scales)
+        which, found, _ = derivative.constrained(scales, batch, batch)
+    assert which == CONSTRAINT
+    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-8)

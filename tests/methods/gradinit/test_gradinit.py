@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
+from torch.utils.checkpoint import checkpoint
 
 from relearn.methods.gradinit import gradinit
 
@@ -550,6 +551,52 @@ def test_a_finite_loader_is_repeated(kind):
     expected = gradinit(smooth(), cross_entropy, given * 2 + given[:1], iterations=5)
     finite = given if kind == "list" else torch.utils.data.DataLoader(given, batch_size=None)
     assert gradinit(smooth(), cross_entropy, finite, iterations=5) == expected
+
+
+class Checkpointed(nn.Module):
+    """Two blocks, whose activations are computed again in the backward pass if ``reentrant`` is a bool."""
+
+    def __init__(self, reentrant):
+        super().__init__()
+        torch.manual_seed(0)
+        self.a = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Tanh()).to(FLOAT)
+        self.b = nn.Sequential(nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 3)).to(FLOAT)
+        self.reentrant = reentrant
+
+    def forward(self, x):
+        for block in (self.a, self.b):
+            x = block(x) if self.reentrant is None else checkpoint(block, x, use_reentrant=self.reentrant)
+        return x
+
+
+@pytest.mark.parametrize("gamma", [math.inf, 0.05])
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_activation_checkpointing_changes_nothing(gamma, reentrant):
+    settings = dict(iterations=4, tau=0.05, gamma=gamma)
+    plain = gradinit(Checkpointed(None), cross_entropy, pools(4), **settings)
+    model = Checkpointed(reentrant)
+    found = gradinit(model, cross_entropy, pools(4), **settings)
+    assert found.scales == plain.scales and len(set(plain.scales.values())) > 4
+    # Afterwards it is on again: the block's forward runs a second time in the backward pass.
+    calls = []
+    model.a[0].register_forward_hook(lambda *_: calls.append(1))
+    model(torch.randn(4, 6, dtype=FLOAT, requires_grad=True)).sum().backward()
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("form", ["constraint", "penalty"])
+def test_a_compiled_network_has_the_factors_of_the_plain_one(form):
+    settings = dict(iterations=4, tau=0.05, gamma=0.1, form=form)
+    plain = gradinit(smooth(), cross_entropy, pools(4), **settings)
+    compiled = gradinit(torch.compile(smooth(), backend="eager"), cross_entropy, pools(4), **settings)
+    assert list(compiled.scales.values()) == list(plain.scales.values())
+    assert any(factor != 1.0 for factor in plain.scales.values())
+
+
+def test_samples_that_cannot_be_told_are_named():
+    pool = ({"x": torch.ones(9, 6)}, torch.zeros(9).long())
+    with pytest.raises(TypeError, match=r"^batches: found a dict in a batch \(allowed: tensors, and tuples"):
+        gradinit(smooth(), cross_entropy, [pool], iterations=3)
 
 
 def test_an_empty_list_and_a_dict_are_named():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any
 
 from torch import Tensor
@@ -30,6 +30,7 @@ def halves(pool: Batch, overlap: float) -> tuple[list[Any], list[Any]]:
     and 64 shared samples.
 
     Raises:
+        TypeError: the batch holds a dict, an array or the like, whose samples cannot be told.
         ValueError: the pool is too small for the overlap: no sample would be shared although r > 0, or all samples although r < 1.
     """
     count = samples(pool)
@@ -62,4 +63,8 @@ def _cut(value: Any, part: slice) -> Any:
         return value[part]
     if isinstance(value, (tuple, list)):
         return retyped(value, [_cut(one, part) for one in value])
+    if isinstance(value, Sized) and not isinstance(value, (str, bytes)):
+        raise TypeError(
+            f"batches: found a {type(value).__name__} in a batch (allowed: tensors, and tuples or lists of tensors)"
+        )
     return value

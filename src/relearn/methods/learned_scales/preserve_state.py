@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
+import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -52,6 +54,39 @@ def set_random_state(state: Mapping[str, Tensor], device: torch.device) -> None:
         torch.cuda.set_rng_state(state["device"].cpu(), device)
 
 
-def double_backward() -> contextlib.AbstractContextManager[None]:
-    """Context in which attention uses plain matrix products, because torch's fused kernels cannot be differentiated twice."""
-    return sdpa_kernel(SDPBackend.MATH)
+@contextlib.contextmanager
+def double_backward() -> Iterator[None]:
+    """Context in which a network can be differentiated twice.
+
+    Attention uses plain matrix products, because torch's fused kernels have no second derivative. ``torch.compile`` runs the original
+    code: a compiled graph computes gradients without one, too. Activation checkpointing is off: it would repeat the forward pass during
+    the backward one, when the network has its own weights again instead of the rescaled ones.
+    """
+    with sdpa_kernel(SDPBackend.MATH), torch.compiler.set_stance("force_eager"), _without_checkpoints():
+        yield
+
+
+class _AtOnce:
+    """In the place of torch's reentrant checkpoint."""
+
+    @staticmethod
+    def apply(function: Callable[..., Any], _preserve: bool, *inputs: Any) -> Any:
+        return function(*inputs)
+
+
+def _no_hooks(*_: Any, **__: Any) -> Iterator[None]:
+    """In the place of torch's other checkpoint: what it does before and after the forward pass."""
+    yield
+
+
+@contextlib.contextmanager
+def _without_checkpoints() -> Iterator[None]:
+    ours = {"CheckpointFunction": _AtOnce, "_checkpoint_without_reentrant_generator": _no_hooks}
+    theirs = {name: getattr(torch.utils.checkpoint, name) for name in ours}
+    try:
+        for name, one in ours.items():
+            setattr(torch.utils.checkpoint, name, one)
+        yield
+    finally:
+        for name, one in theirs.items():
+            setattr(torch.utils.checkpoint, name, one)

@@ -50,7 +50,8 @@ def _scale(site: Site, row: Row, scale: str, one: Mapping[str, Any]) -> Iterator
             if text.verdict != cell.verdict
             else ""
         )
-        yield f'!!! note "Why"\n\n    {text.text}{stale}\n\n    {text.experiment}'
+        title = "How far" if text.verdict == "reproduced" else "Why"
+        yield f'!!! note "{title}"\n\n    {text.text}{stale}\n\n    {text.experiment}'
     compared = ["| comparison | effect | verdict | how the interval is made |", "|---|---|---|---|"]
     for part in one.get("parts", ()):
         shown = _effect(part)

@@ -24,7 +24,7 @@ class Site:
         folders: maps a study to its folder.
         drawn_by: maps a study to its renderers, name to module.
         errata: maps a study to its entries by id.
-        analyses: by claim and scale, why the claim was not reproduced.
+        analyses: by claim and scale, why the claim was not reproduced, or how far it was.
         guides: maps files of the repository (docs/ and others) to pages of the site.
     """
 

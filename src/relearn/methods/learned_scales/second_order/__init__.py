@@ -23,6 +23,8 @@ v_a and v_b of the gradients of a and b,
           t = v_a g_y - a r\,\bigl(g_y\, m(u \hat x) + u\, m(g_y \hat x)\bigr)
 
 All means involved are m(u), m(g_y), m(u x̂), m(g_y x̂) and m(u g_y).
+
+Weight normalisation is replaced by its formula, because the second derivative of torch's function is wrong (2.13).
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from relearn.methods.learned_scales.second_order.normalisation import normalise
+from relearn.methods.learned_scales.second_order.normalisation import normalise, weight_by_norm
 from relearn.methods.learned_scales.second_order.products import convolve, multiply
 from relearn.methods.learned_scales.second_order.stage import CURVATURE, GRADIENT, GRAPH, Stage
 
@@ -87,4 +89,5 @@ REPLACED: dict[Any, Callable[..., Tensor | None]] = {
     torch.conv3d: convolve,
     functional.linear: multiply,
     functional.batch_norm: normalise,
+    torch._weight_norm: weight_by_norm,
 }

@@ -1,4 +1,4 @@
-"""Batch normalisation with batch statistics (formulas in the package's docstring)."""
+"""Batch normalisation with batch statistics (formulas in the package's docstring), and weight normalisation."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ def normalise(
     if not stage.ends_at(weight, bias):
         return None
     return _Normalise.apply(input, weight, bias, eps, stage)
+
+
+def weight_by_norm(stage: Stage, v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """``torch._weight_norm``: g v / ‖v‖, with the norm over all axes but ``dim``; -1: over all."""
+    over = [axis for axis in range(v.dim()) if axis != dim]
+    return g * v / torch.linalg.vector_norm(v, dim=over, keepdim=dim >= 0)
 
 
 class _Normalise(torch.autograd.Function):
