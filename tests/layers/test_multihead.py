@@ -8,6 +8,7 @@ from relearn.layers.attention_kinds import KINDS, attention
 from relearn.layers.cross_attention import CrossAttention
 from relearn.layers.dot_product_attention import DotProductAttention
 from relearn.layers.l2_attention import L2Attention
+from relearn.layers.long_short_attention import LongShortAttention
 from relearn.layers.multihead import AsMultiheadAttention
 
 LENGTH = 6
@@ -238,3 +239,8 @@ def test_inside_torchs_decoder() -> None:
     changed[:, 7:] += 1
     padding = torch.arange(9).expand(2, 9) > 6
     torch.testing.assert_close(block(x, changed, later, memory_key_padding_mask=padding), y)
+
+
+def test_a_layer_with_other_masks_is_refused():
+    with pytest.raises(TypeError, match=r"^layer: found LongShortAttention \(allowed: DotProductAttention, "):
+        AsMultiheadAttention(LongShortAttention(16, 4))

@@ -1,4 +1,4 @@
-"""Adapter that lets any attention of this package replace `torch.nn.MultiheadAttention`."""
+"""Adapter that lets dot-product, L2 and cross-attention replace `torch.nn.MultiheadAttention`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,9 @@ class AsMultiheadAttention(nn.Module):
     Args:
         layer: the attention; its parameters have the prefix ``layer.``.
         batch_first: whether tokens are (B, N, D); otherwise (N, B, D), torch's default. One sequence is (N, D) in both cases.
+
+    Raises:
+        TypeError: another layer, whose masks have other shapes, such as long-short attention.
     """
 
     # nn.TransformerEncoder(Layer) inspects these attributes; without in_proj_bias it does not take its fused path, which
@@ -42,6 +45,9 @@ class AsMultiheadAttention(nn.Module):
 
     def __init__(self, layer: SelfAttention | CrossAttention, *, batch_first: bool = False) -> None:
         super().__init__()
+        if not isinstance(layer, (SelfAttention, CrossAttention)):
+            allowed = "DotProductAttention, L2Attention, LRSA, CrossAttention"
+            raise TypeError(f"layer: found {type(layer).__name__} (allowed: {allowed})")
         self.layer = layer
         self.batch_first = batch_first
         self.embed_dim, self.num_heads = layer.dim, layer.heads
