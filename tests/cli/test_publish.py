@@ -229,7 +229,14 @@ def test_a_study_is_replaced_and_the_others_stay(tmp_path: Path, capsys: Any) ->
     assert run("publish", "--from", str(first), "--to", str(target)) == 0
     measure(later, "bullseye_polytope", "b" * 40)
     measure(later, "bullseye_polytope", "c" * 40, study="robustness")
-    assert run("publish", "--from", str(later), "--to", str(target), "--study", "poisoning") == 0
+    one = ("publish", "--from", str(later), "--to", str(target), "--study", "poisoning")
+    assert run(*one) == 2
+    assert (
+        "1 of the 2 runs in " in (said := capsys.readouterr().err)
+        and said.endswith("--study NAME --add, or --allow-fewer\n")
+        and said.count("\n") == 1
+    )
+    assert run(*one, "--allow-fewer") == 0
     found = {
         (one["study"], one["labels"]["attack"], one["code"]["commit"][0])
         for one in Store(target).read_all()[0]
@@ -237,7 +244,7 @@ def test_a_study_is_replaced_and_the_others_stay(tmp_path: Path, capsys: Any) ->
     assert found == {("poisoning", "bullseye_polytope", "b"), ("robustness", "feature_collision", "a")}
     text = (target / "README.md").read_text()
     assert "2 runs, each study from its own commit." in text
-    assert "| poisoning | 1 runs, " in text and "The clean commit bbbbbbbbbb. |" in text
+    assert "| poisoning | 1 run, " in text and "The clean commit bbbbbbbbbb. |" in text
     before = contents(target)
     assert cli.main(["publish", "--from", str(target), "--to", str(target), *PARAMS]) == 0
     assert contents(target) == before and " now" not in capsys.readouterr().out

@@ -14,6 +14,7 @@ from relearn.forecast import evidence, known_versions, machine, state, summary
 from relearn.forecast.known_versions import KnownVersions
 from relearn.forecast.state import DONE, STALE, TO_DO, records_of, run_of, states
 from relearn.runs.code_version import code_version
+from relearn.runs.record_file import checksum
 from relearn.studies.work import Job
 
 FOLDERS = ("results/mini/runs/s/make/seed0", "results/mini/runs/s/use/seed0")
@@ -61,6 +62,7 @@ def write(job: Job, sha256: str = "one", **other: Any) -> None:
         "outputs": {"data.csv": {"sha256": sha256}},
         **other,
     }
+    record["sha256"] = checksum(record)
     (folder / "record.json").write_text(json.dumps(record))
     for name in ("data.csv", "record.json"):
         os.utime(folder / name, (1000.0, 1000.0 + (job.step == "use")))
@@ -91,6 +93,10 @@ def test_a_missing_or_torn_record_or_file_is_to_do(jobs: list[Job]) -> None:
     assert told(jobs) == [(DONE, ""), (TO_DO, "")]
     Path(FOLDERS[1], "record.json").write_text("{")
     assert told(jobs)[1] == (TO_DO, "its record cannot be read: see `relearn recover`")
+    write(jobs[1])
+    whole = Path(FOLDERS[1], "record.json").read_text()
+    Path(FOLDERS[1], "record.json").write_text(whole.replace('"one"', '"two"'))
+    assert told(jobs)[1] == (TO_DO, "its record was edited: see `relearn recover`")
     write(jobs[1])
     Path(FOLDERS[0], "data.csv").unlink()
     assert told(jobs) == [(TO_DO, "data.csv is gone"), (STALE, "its inputs are rebuilt")]

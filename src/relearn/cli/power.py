@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("claim", nargs="?", help="one claim; default: every claim that is not decided")
+    parser.add_argument(
+        "claim", nargs="?", help="one claim; default: every claim that is not decided, or only provisionally"
+    )
     parser.add_argument("--scale", help="default: the scale in params.yaml")
     parser.add_argument("--root", type=Path, help="folder whose runs/ is read")
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
@@ -32,7 +34,7 @@ def main(args: argparse.Namespace) -> int:
     """
     from relearn.cli import show, targets
     from relearn.params.places import place
-    from relearn.report import claim_cost, claims, designs, undecided, undecided_formats
+    from relearn.report import claim_cost, claims, claims_formats, designs, undecided, undecided_formats
     from relearn.studies import parameters
     from relearn.studies.study import all_studies
 
@@ -62,7 +64,7 @@ def main(args: argparse.Namespace) -> int:
             undecided_formats.lines(one) if one else ["decided, or not subject to chance"] * bool(args.claim)
         )
         if text:
-            print(f"{claim.section} {claim.id}: {claim.verdict.replace('_', ' ')}", *text, sep="\n  ")
+            print(f"{claim.section} {claim.id}: {claims_formats.word(claim)}", *text, sep="\n  ")
     if not args.claim:
         print(f"{len(found)} of {len(judged)} claims are not decided at scale {scale}")
     return 0

@@ -3,9 +3,10 @@
 The set goes to results/published/<scale>. It is refused if the runs of a study come from several commits or from a
 working tree with changes. `--study` replaces the runs of one study and keeps those of the others; with `--add` a study is published
 in parts: its published runs stay if today's plan has them with the same settings and the same code version, and with `--allow-mixed`
-of whatever code version. Everything in the set is rendered from its own Parquet files, so it can be rendered from them again.
-An existing README.md is kept, except for the part that this command writes. Weights, data, and files that no table, figure or claim
-reads are not copied. The last lines name every claim whose verdict is another one than in the set before.
+of whatever code version. A set that would lose published runs which are still planned is refused, too. Everything in the set is rendered
+from its own Parquet files, so it can be rendered from them again. An existing README.md is kept, except for the part that this command
+writes. Weights, data, and files that no table, figure or claim reads are not copied. The last lines name every claim whose verdict is
+another one than in the set before.
 """
 
 from __future__ import annotations
@@ -53,14 +54,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="allow runs of several commits or code versions, or with uncommitted changes; README.md then says so",
     )
+    add(
+        "--allow-fewer",
+        action="store_true",
+        help="allow that published runs which are still planned get lost",
+    )
 
 
 def main(args: argparse.Namespace) -> int:
     """Write the set, all of it or nothing.
 
     Raises:
-        ValueError: no valid record of the scale, an invalid record, an unknown study, a file in place of --to, or runs of one study
-            that come from more than one clean commit.
+        ValueError: no valid record of the scale, an invalid record, an unknown study, a file in place of --to, runs of one study
+            that come from more than one clean commit, or published runs that would be lost.
         FileNotFoundError: no folder of records.
     """
     from relearn.cli import output_folder
@@ -93,6 +99,8 @@ def main(args: argparse.Namespace) -> int:
             found += _same(values, fresh, [run for run in kept if run.study in args.study], args.allow_mixed)
         problems = [*problems, *broken]
     found.sort(key=lambda run: run.folder)
+    if not (args.add or args.allow_fewer):
+        _complete(asked.source or asked.root, target, values, found)
     if problems:
         raise RecordError(f"{problems[0]} (of {len(problems)} records that cannot be published)")
     page = target / "README.md"
@@ -156,6 +164,26 @@ def _check(target: Path) -> None:
     if any(one.name != "README.md" and one.name[0] != "." for one in there) and not is_store(target):
         raise ValueError(
             f"--to {target}: found a folder with other files, allowed: a new or empty folder, or a published set"
+        )
+
+
+def _complete(source: Path, target: Path, values: dict[str, Any], found: Sequence[Run]) -> None:
+    """Refuse to replace a set by one without some of its planned runs."""
+    from relearn.cli.planned_runs import planned_settings
+    from relearn.report import runs
+    from relearn.runs.record_file import RecordError
+    from relearn.runs.run_store import is_store
+
+    try:
+        kept = runs.load(target, values["scale"])[0] if is_store(target) else []
+    except RecordError:  # a damaged set may be replaced
+        return
+    there, planned = {run.folder for run in found}, planned_settings(values)
+    lost = [run.folder for run in kept if run.folder not in there and planned(run.folder) is not None]
+    if lost:
+        raise ValueError(
+            f"{source}: {len(lost)} of the {len(kept)} runs in {target} are not there, such as {lost[0]}; "
+            "allowed: all of them, --study NAME --add, or --allow-fewer"
         )
 
 

@@ -135,10 +135,10 @@ def _claim(target: Target, root: Path, scale: str, params: Path) -> str:
         print(f"left out: {unplanned}", file=sys.stderr)
     mine = [run for run in found if run.study == study.name]
     if not mine:
-        first = f"; the first of {len(problems)}: {problems[0]}" if problems else ""
-        raise ValueError(
-            f"{target.name}: {root}: no sound record of {study.name} at scale {scale}{first}; {_to_judge(target, scale, params)}"
-        )
+        said = f"{target.name}: {root}: no sound record of {study.name} at scale {scale}"
+        if problems:
+            said += f"; the first of {len(problems)}: {problems[0]}; `relearn recover` puts them aside"
+        raise ValueError(f"{said}; {_to_judge(target, scale, params)}")
     evidence: Mapping[str, Evidence] = {study.name: Evidence(mine)}
     entry: dict[str, Any] = claims.load({study.name: study.reported})[study.name][target.id]
     section = claims.Section(part.PREDICATES, part.power)
@@ -146,7 +146,7 @@ def _claim(target: Target, root: Path, scale: str, params: Path) -> str:
     details = claims_formats.markdown(judged, scale).partition("\n### ")[2]
     lines = details.split("\n")
     text = [
-        f"{target.name}: {judged[0].verdict.replace('_', ' ')}",
+        f"{target.name}: {claims_formats.word(judged[0])}",
         f"says: {entry['says']} ({entry['source']})",
     ]
     text += [f"decided by: {entry['predicate']}"]

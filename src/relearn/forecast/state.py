@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from relearn.runs.atomic_files import digest
 from relearn.runs.code_version import code_version
-from relearn.runs.record_file import NAME, left_behind, run_id
+from relearn.runs.record_file import NAME, checksum, left_behind, run_id
 from relearn.studies.work import Job
 
 DONE, TO_DO, STALE = "done", "to do", "stale"
@@ -132,7 +132,7 @@ def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 def records_of(jobs: Iterable[Job]) -> dict[str, dict[str, Any]]:
     """The existing records of the jobs, with the file's ``time`` and the outputs that are ``elsewhere``.
 
-    An unreadable one has a ``fault`` instead.
+    An unreadable or edited one has a ``fault`` instead.
     """
     found: dict[str, dict[str, Any]] = {}
     for job in jobs:
@@ -148,6 +148,8 @@ def records_of(jobs: Iterable[Job]) -> dict[str, dict[str, Any]]:
             ]
             found[job.folder] = {**record, "time": path.stat().st_mtime, "elsewhere": elsewhere}
             record["run"], record["code"]["version"], record["inputs"]
+            if checksum(record) != record["sha256"]:
+                found[job.folder] = {"fault": "its record was edited: see `relearn recover`"}
         except (ValueError, KeyError, TypeError):
             found[job.folder] = {"fault": "its record cannot be read: see `relearn recover`"}
     return found

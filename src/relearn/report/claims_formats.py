@@ -109,7 +109,7 @@ CHECKED = {"reproduced": "holds", "partial": "holds at a smaller size", "contrad
 def word(claim: Claim) -> str:
     if claim.kind == "check" and claim.verdict in CHECKED:
         return f"check: {CHECKED[claim.verdict]}"
-    return claim.verdict.replace("_", " ") + (" (provisional)" if claim.provisional else "")
+    return words.label(claim.verdict, claim.provisional)
 
 
 def numbers(claim: Claim) -> str:

@@ -24,6 +24,7 @@ from types import MappingProxyType
 
 from relearn.report import cost
 from relearn.report.claims import Claim, tally
+from relearn.report.claims_formats import word
 from relearn.report.figures import drawn
 from relearn.report.runs import Run
 from relearn.report.views import words
@@ -202,7 +203,8 @@ def _origin(runs: Sequence[Run], parts: str | None = None) -> str:
         code = f"{parts}: {listed}"
     else:
         code = f"A mixture: {mixture(runs)}"
-    return f"{len(runs)} runs, the last of {days[-1]}, the first of {days[0]}; {seconds:,.0f} CPU seconds in their records. {code}."
+    count = plural(len(runs), "run")
+    return f"{count}, the last of {days[-1]}, the first of {days[0]}; {seconds:,.0f} CPU seconds in their records. {code}."
 
 
 def _verdicts(claims: Sequence[Claim]) -> list[str]:
@@ -213,7 +215,7 @@ def _verdicts(claims: Sequence[Claim]) -> list[str]:
     for claim in claims:
         name = f"`{claim.id}`" + (f" ({claim.section})" if ids[claim.id] > 1 else "")
         if claim.kind == "check":
-            checks.append(f"{name} {claim.verdict.replace('_', ' ')}")
+            checks.append(f"{name} {word(claim).removeprefix('check: ')}")
         else:
             verdict = claim.verdict + " (provisional)" * claim.provisional
             groups[verdict.replace("_", " ")].append(name)

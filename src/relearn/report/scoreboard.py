@@ -74,7 +74,7 @@ class Row:
             return "not judged"
         if self.kind == "check" and cell.verdict in CHECKED:
             return f"check: {CHECKED[cell.verdict]}"
-        label = words.label(cell.verdict) + f" ({words.PROVISIONAL})" * cell.provisional
+        label = words.label(cell.verdict, cell.provisional)
         return label + f" (version {cell.version})" * bool(cell.version)
 
 

@@ -31,9 +31,9 @@ DECIDED = ("reproduced", "contradicted")
 assert set(ORDER) < set(MEANINGS)
 
 
-def label(name: str) -> str:
-    """A verdict or a claim for display: ``not run`` for ``not_run``."""
-    return name.replace("_", " ")
+def label(name: str, provisional: bool = False) -> str:
+    """A verdict or a claim for display: ``not run`` for ``not_run``; ``reproduced (provisional)``."""
+    return name.replace("_", " ") + f" ({PROVISIONAL})" * provisional
 
 
 def each_alone(apart: Mapping[str, str]) -> str:
