@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,12 @@ def test_checks_are_not_counted_and_words_are_explained(results: Path) -> None:
         short.startswith("| verdict | mini | small | meaning |\n")
         and "| reproduced | 0 | 1 | the whole" in short
     )
+    assert short.endswith(
+        "\n\nReproduced and exact: 0 (mini), 0 (small). Provisional, of all verdicts: 1 (mini), 0 (small).\n"
+    )
+    (counted,) = (row for row in board if row.kind == "exact")
+    held = replace(counted, cells={"mini": replace(counted.cells["mini"], verdict="reproduced")})
+    assert "Reproduced and exact: 1 (mini). " in scoreboard.short([held])
 
 
 def test_the_verb_writes_both_files_and_the_block_of_a_page(

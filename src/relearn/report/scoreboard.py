@@ -267,19 +267,22 @@ def short(board: Sequence[Row]) -> str:
     heads = " | ".join(named(board, scale) for scale in there)
     lines = [f"| verdict | {heads} | meaning |", "|---|" + "---:|" * len(there) + "---|"]
     for word, meaning in words.explanations(verdicts):
-        numbers = [_of_which(board, scale, word.replace(" ", "_")) for scale in there]
+        numbers = [str(counts(board, scale).get(word.replace(" ", "_"), 0)) for scale in there]
         lines.append(f"| {word} | {' | '.join(numbers)} | {meaning} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", _of_which(board, there)]) + "\n"
 
 
-def _of_which(board: Sequence[Row], scale: str, verdict: str) -> str:
-    """The number of claims with a verdict: of the reproduced ones how many are exact, and of all how many are provisional."""
-    found = [row for row in board if row.kind != "check" and scale in row.cells]
-    found = [row for row in found if row.cells[scale].verdict == verdict]
-    exact = sum(row.kind == "exact" for row in found) if verdict == "reproduced" else 0
-    provisional = sum(row.cells[scale].provisional for row in found)
-    shown = [f"{n} {word}" for n, word in ((exact, "exact"), (provisional, words.PROVISIONAL)) if n]
-    return f"{len(found)}" + (f" ({', '.join(shown)})" if shown else "")
+def _of_which(board: Sequence[Row], there: Sequence[str]) -> str:
+    """How many of the reproduced claims are exact, and how many verdicts are provisional, at each scale."""
+    exact, provisional = [], []
+    for scale in there:
+        cells = [(row.kind, row.cells[scale]) for row in board if row.kind != "check" and scale in row.cells]
+        sure = sum(kind == "exact" and cell.verdict == "reproduced" for kind, cell in cells)
+        exact.append(f"{sure} ({scale})")
+        provisional.append(f"{sum(cell.provisional for _, cell in cells)} ({scale})")
+    return (
+        f"Reproduced and exact: {', '.join(exact)}. Provisional, of all verdicts: {', '.join(provisional)}."
+    )
 
 
 def named(board: Sequence[Row], scale: str) -> str:
