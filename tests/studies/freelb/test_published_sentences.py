@@ -51,8 +51,13 @@ def test_the_dev_set_speaks_against_the_number_of_updates() -> None:
     updates = medians["vanilla_as_often_as_free_at"] - medians["vanilla"]
     analyses = yaml_file.read(ROOT / "src/relearn/studies/freelb/reported/analysis.yaml")
     text = " ".join(analyses["freelb_beats_pgd"]["small"]["text"].split())
-    said = "FreeAT leads there by 0.3 points, but plain training gains nothing from more updates (medians)"
+    said = "FreeAT leads by 0.3 points, and plain training gains nothing from more updates (medians)"
     assert (f"{lead:.1f}", f"{updates:.1f}") == ("0.3", "0.0") and said in text
+    loss = runs[runs["folder"].str.contains("/sst2/free_at_as_often_as_freelb/")]["metrics.train_loss_nats"]
+    assert f"its training loss is still {loss.median():.2f} nats" in text
+    tried = runs["folder"].str.extract(r"/tuning/roberta/sst2/vanilla/rate([0-9.]+)/")[0]
+    at = 100 * runs.groupby(tried)["metrics.held_out_score_frac"].mean()
+    assert f"a rate twice as high gains {at['0.001'] - at['0.0005']:.1f}" in text
     control = scores["freelb"] - scores["freelb_fresh_as_freelb"]
     masks = medians["freelb"] - medians["freelb_fresh_as_freelb"]
     text = " ".join(analyses["mask_reuse"]["small"]["text"].split())
