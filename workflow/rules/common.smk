@@ -150,7 +150,9 @@ include: "start.smk"
 
 
 onstart:
-    HELPERS["lock"] = Lock(ENGINE_LOCKS / f"{os.uname().nodename}-{os.getpid()}.lock", wait_s=0).__enter__()
+    HELPERS["lock"] = Lock(
+        ENGINE_LOCKS / f"{os.uname().nodename}-{os.getpid()}.lock", wait_s=0
+    ).__enter__()
     announce(workflow.dag)
     foresee(workflow.dag, PARAMS)
     without_rate_limit(workflow.scheduler)
