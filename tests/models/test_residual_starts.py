@@ -141,6 +141,20 @@ def test_the_maps_may_start_as_deits(residual):
             made(scheme, maps="deit")
 
 
+@pytest.mark.parametrize("residual", ["pre_norm", "post_norm", "layer_scale"])
+def test_the_maps_may_start_as_rezeros(residual):
+    """Every map of the branches is ReZero's, with the same draws; nothing else differs from the scheme's own start."""
+    other, own = made(residual, maps="xavier"), dict(made(residual).named_parameters())
+    rezero = dict(made("rezero").named_parameters())
+    for name, weight in other.named_parameters():
+        drawn = name.startswith("blocks.") and weight.ndim == 2
+        torch.testing.assert_close(weight, rezero[name] if drawn else own[name], rtol=0, atol=0)
+        assert not drawn or not torch.equal(weight, own[name])
+    for scheme in ("rezero", "skip_init", "fixup", "t_fixup"):
+        with pytest.raises(ValueError, match="maps: 'xavier' with residual"):
+            made(scheme, maps="xavier")
+
+
 @pytest.mark.parametrize("kind", ["xavier", "deit"])
 def test_both_attentions_start_alike_where_they_are_compared(kind: str) -> None:
     """The deviation of each map: that of Xavier's uniform entries, or DeiT's."""

@@ -21,8 +21,9 @@ from relearn.report.verdicts import Above, Below
 DEEP = (24, 36)  # blocks
 MIN_RATES = 2
 LAYER_SCALE = "layer_scale_"
-ALSO = ("pre_norm", "rezero_deit")
-"""Shown in addition: the network without a scheme, and ReZero in it without other changes."""
+XAVIER = "xavier_layer_scale"
+ALSO = ("pre_norm", "rezero_deit", XAVIER)
+"""Shown in addition: the network without a scheme, and ReZero and LayerScale each with the other's initialisation."""
 GIVEN = "given_rate"
 """Suite of the trainings at a learning rate that is given instead of chosen."""
 RIVALS = ("rezero", "skip_init", "fixup", "fixup_norm", "t_fixup", "t_fixup_norm")
@@ -49,23 +50,27 @@ def deeper_is_trainable(evidence: Evidence) -> Finding:
     """At 24 and at 36 blocks LayerScale is more accurate than each rival, or it trains and the rival does not.
 
     A rival that converges for some seed is compared by accuracy over all seeds. For a rival that never converges, the share
-    of seeds at which LayerScale itself converges decides. Pre-norm and ReZero with DeiT's initialisation are shown in addition.
+    of seeds at which LayerScale itself converges decides. Pre-norm and the pairs of LayerScale and ReZero that have the same
+    initialisation are shown in addition.
     """
     parts: dict[str, Comparison | None] = {}
     for depth in DEEP:
         for rival in RIVALS:
-            name = f"{depth} blocks: {start(depth)} - {rival}"
-            parts[name] = _trains_better(evidence, name, depth, rival)
-    beside = [
-        _trains_better(evidence, f"{depth} blocks: {start(depth)} - {other}", depth, other)
+            parts[f"{depth} blocks: {start(depth)} - {rival}"] = _trains_better(
+                evidence, depth, start(depth), rival
+            )
+    pairs = [
+        (depth, one, other)
         for depth in DEEP
-        for other in ALSO
+        for one, other in [*((start(depth), other) for other in ALSO), (XAVIER, "rezero")]
     ]
+    beside = [_trains_better(evidence, *pair) for pair in pairs]
     return finding(parts, [part and replace(part, decides=False) for part in beside])
 
 
-def _trains_better(evidence: Evidence, name: str, depth: int, rival: str) -> Comparison | None:
-    (ours, mine), (theirs, other) = place(start(depth), depth), place(rival, depth)
+def _trains_better(evidence: Evidence, depth: int, scheme: str, rival: str) -> Comparison | None:
+    name = f"{depth} blocks: {scheme} - {rival}"
+    (ours, mine), (theirs, other) = place(scheme, depth), place(rival, depth)
     own, lost = classified.outcomes(evidence, mine), classified.outcomes(evidence, other)
     if any("ok" in words for words in lost.values()):
         first, second = (
@@ -73,13 +78,13 @@ def _trains_better(evidence: Evidence, name: str, depth: int, rival: str) -> Com
             classified.accuracy(evidence, theirs, other),
         )
         seeds = first.values.keys() & second.values.keys()
-        notes = _variant_lines(evidence, depth, (start(depth), rival), seeds)
+        notes = _variant_lines(evidence, depth, (scheme, rival), seeds)
         return difference(name, first, second, Above(0.0), role=classified.STEP, notes=notes)
     shared = {seed: float("ok" in own[seed]) for seed in own if seed in lost}
     runs = [run.folder for where in (mine, other) for run in classified.trainings(evidence, where)]
-    words = f"{depth} blocks: {rival} never converges; share of seeds at which {start(depth)} does"
+    words = f"{depth} blocks: {rival} never converges; share of seeds at which {scheme} does"
     one = Sample(f"{ours} {theirs}", shared, tuple(runs))
-    notes = _variant_lines(evidence, depth, (start(depth), rival), shared)
+    notes = _variant_lines(evidence, depth, (scheme, rival), shared)
     return level(words, one, classified.ALWAYS, role=classified.STEP, notes=notes)
 
 
