@@ -81,10 +81,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
 
     def rates(suite: str, variant: str, depth: str, seed: str) -> list[str]:
         """The paths are the same for every seed: rates are tried with the first seed only."""
-        return [
-            tune.path(of=suite, variant=variant, depth=depth, rate=f"{rate:g}", seed=own["seeds"][0])
-            for rate in tuning["rates"]
-        ]
+        return tune.paths(of=suite, variant=variant, depth=depth)
 
     def seeds(suite: str, variant: str, depth: str) -> list[int]:
         more = [
