@@ -146,6 +146,7 @@ def corpus(settings: Corpus) -> tuple[dict[str, list[str]], dict[str, Any]]:
     """
     from importlib import import_module
 
+    from relearn.data.evenly_spaced import evenly_spaced_rows
     from relearn.data.mirror import mirror_of
 
     name, count = settings.dataset, settings.samples
@@ -160,11 +161,5 @@ def corpus(settings: Corpus) -> tuple[dict[str, list[str]], dict[str, Any]]:
         }
     else:
         parts = {"train": list(found.train), "valid": list(found.valid)}
-    return {"train": spread(parts["train"], count), "valid": spread(parts["valid"], VALID)}, found.source
-
-
-def spread(texts: list[str], count: int) -> list[str]:
-    """At most ``count`` texts, evenly spaced; 0: all."""
-    if count == 0 or len(texts) <= count:
-        return texts
-    return [texts[place * len(texts) // count] for place in range(count)]
+    most = {"train": count, "valid": VALID}
+    return {part: evenly_spaced_rows(texts, most[part]) for part, texts in parts.items()}, found.source

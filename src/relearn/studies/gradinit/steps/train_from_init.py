@@ -76,7 +76,6 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     """See the module."""
     import torch
 
-    from relearn.data.evenly_spaced import evenly_spaced
     from relearn.measures.accuracy import accuracy
     from relearn.measures.embed import embed
     from relearn.methods.fit import fit
@@ -94,9 +93,8 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     seed = seed_of(run.labels, run.seed, "task", "network")  # same batches and augmentation for every start
     streamed = settings.task == "folder"  # images are decoded during training
     size = settings.batch_size
-    if streamed and settings.test_images:
-        places = evenly_spaced(torch.arange(len(task.tested)), settings.test_images)
-        task.tested = task.tested.take(places.tolist())
+    if streamed:
+        task.tested = task.tested.evenly_spaced(settings.test_images)
         task.test_labels = task.tested.labels
     count = settings.test_images or len(task.test_labels)
     test_images, test_labels = task.test_images[:count], task.test_labels[:count]

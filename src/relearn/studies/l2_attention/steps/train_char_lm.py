@@ -246,10 +246,11 @@ def nll(net: torch.nn.Module, lines: CharacterBatches) -> float:
 
 def some(prepared: PreparedCharacters, part: str, count: int) -> Any:
     """At most ``count`` lines of a part, evenly spaced."""
+    from relearn.data.evenly_spaced import evenly_spaced_places
     from relearn.data.token_batches import Ragged
 
     lines = prepared.part(part)
-    rows = range(len(lines)) if len(lines) <= count else [i * len(lines) // count for i in range(count)]
+    rows = evenly_spaced_places(len(lines), count)
     return Ragged.of([lines[row].tolist() for row in rows])
 
 

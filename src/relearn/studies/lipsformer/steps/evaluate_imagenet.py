@@ -68,7 +68,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     for name, folder in (("val", settings.val), ("v2", settings.v2)):
         if folder is None:
             continue
-        images = _some(_found(folder, classes), settings.test_images)
+        images = _found(folder, classes).evenly_spaced(settings.test_images)
         # before the pass over all images, so that unusable file names fail at once
         real = None
         if name == "val" and settings.real:
@@ -163,10 +163,3 @@ def _found(name: str, classes: int) -> Listing:
             f"{name}: no such images here; allowed: RELEARN_MIRROR names a folder that holds {name}/<class>/*.JPEG"
         )
     return label_by_class(folder, classes=classes)
-
-
-def _some(images: Listing, count: int) -> Listing:
-    """``count`` evenly spaced images; a listing is sorted by class, so its first images have few classes."""
-    if not 0 < count < len(images):
-        return images
-    return images.take([number * len(images) // count for number in range(count)])
