@@ -164,16 +164,11 @@ def make_step(
     net = create(name, classes=classes, size=size, **arguments).to(device).train(mode == "training")
     images = torch.rand(batch_size, 3, size, size, device=device)
     labels = torch.randint(classes, (batch_size,), device=device)
-    autocast: Any = contextlib.nullcontext
-    if precision == "bf16":
-
-        def autocast() -> Any:
-            return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)
-
+    kind, mixed = torch.device(device).type, precision == "bf16"
     if mode == "inference":
 
         def infer() -> None:
-            with torch.inference_mode(), autocast():
+            with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=mixed):
                 net(images)
 
         return infer
@@ -181,7 +176,7 @@ def make_step(
 
     def train() -> None:
         optimiser.zero_grad(set_to_none=True)
-        with autocast():
+        with torch.autocast(kind, torch.bfloat16, enabled=mixed):
             loss = torch.nn.functional.cross_entropy(net(images), labels)
         loss.backward()
         optimiser.step()

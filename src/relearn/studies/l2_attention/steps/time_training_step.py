@@ -20,14 +20,13 @@ the number of positions of the batch.
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from relearn.steps.trained.step_time import timed
 
@@ -138,15 +137,11 @@ def training_step(net: torch.nn.Module, batch: Batch, device: str, precision: st
     net.to(device).train()
     optimiser = torch.optim.Adam(net.parameters(), lr=1e-6)
     tokens, targets = batch
-    autocast: Any = contextlib.nullcontext
-    if precision == "bf16":
-
-        def autocast() -> Any:
-            return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)
+    kind, mixed = torch.device(device).type, precision == "bf16"
 
     def step() -> None:
         optimiser.zero_grad(set_to_none=True)
-        with autocast():
+        with torch.autocast(kind, torch.bfloat16, enabled=mixed):
             loss = token_loss(net(tokens), targets, smoothing=0.0)
         loss.backward()
         optimiser.step()

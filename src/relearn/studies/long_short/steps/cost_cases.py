@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -89,10 +88,11 @@ class CurveCase:
 
         from relearn.models.long_short_lm import create
 
+        kind, mixed = torch.device(self.device).type, self.precision == "bf16"
         torch.manual_seed(0)
         sizes = self.sizes
-        kind, cached = CURVES[self.attention]
-        net = create(attention=kind, **asdict(sizes), dropout=0.0).to(self.device).train()
+        attention, cached = CURVES[self.attention]
+        net = create(attention=attention, **asdict(sizes), dropout=0.0).to(self.device).train()
         shape = (self.batch, self.length + 1)
         seen = torch.randint(sizes.vocabulary, shape, device=self.device)
         inputs, targets = seen[:, :-1], seen[:, 1:].flatten()
@@ -104,7 +104,7 @@ class CurveCase:
 
         def step() -> None:
             net.zero_grad(set_to_none=True)
-            with autocast(self.device, self.precision):
+            with torch.autocast(kind, torch.bfloat16, enabled=mixed):
                 logits, _ = net(inputs, cache=cache)
                 loss = cross_entropy(logits.flatten(0, 1).float(), targets)
             loss.backward()
@@ -134,6 +134,7 @@ class LatencyCase:
 
         from relearn.models.lra_encoder import create
 
+        kind, mixed = torch.device(self.device).type, self.precision == "bf16"
         torch.manual_seed(0)
         sizes = self.sizes
         net = create(
@@ -149,22 +150,13 @@ class LatencyCase:
         labels = torch.randint(sizes.classes, (self.batch,), device=self.device)
 
         def infer() -> None:
-            with torch.inference_mode(), autocast(self.device, self.precision):
+            with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=mixed):
                 net(tokens)
 
         def learn() -> None:
             net.zero_grad(set_to_none=True)
-            with autocast(self.device, self.precision):
+            with torch.autocast(kind, torch.bfloat16, enabled=mixed):
                 loss = cross_entropy(net(tokens).float(), labels)
             loss.backward()
 
         return learn if self.train else infer
-
-
-def autocast(device: str, precision: str) -> contextlib.AbstractContextManager[Any]:
-    """bf16 autocast if ``precision`` is bf16, else no autocast."""
-    import torch
-
-    if precision != "bf16":
-        return contextlib.nullcontext()
-    return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)

@@ -32,11 +32,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.steps.trained.classes import class_error, predict, share
 from relearn.steps.trained.recipe import AdamRecipe
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from relearn.data.lra.batches import SequenceBatches
     from relearn.data.lra.sequences import Sequences
@@ -97,9 +98,10 @@ def run(run: Any, settings: Settings, inputs: dict[str, list[Path]], device: str
 
     def evaluate(model: Any) -> dict[str, float]:
         """Dev accuracy; empty if the last step made the outputs non-finite, which the loss does not show yet."""
-        accuracy = share(predict(model, valid, precision), dev_labels)
-        if accuracy is None:
+        predicted = predict(model, valid, precision)
+        if predicted is None:
             return {}
+        accuracy = share(predicted, dev_labels)
         best.offer(model, accuracy)
         return {"dev_accuracy_frac": accuracy}
 
@@ -114,7 +116,7 @@ def run(run: Any, settings: Settings, inputs: dict[str, list[Path]], device: str
         judged_by="dev_accuracy_frac",
         device=device,
         diverged="loss not finite, or beyond 10 ln C",
-        loss=loss,
+        loss=class_error,
         diverged_above=10 * math.log(data.classes),
         seed=seed_of({"task": data.task}, run.seed, "task"),
         precision=precision,
@@ -128,9 +130,8 @@ def run(run: Any, settings: Settings, inputs: dict[str, list[Path]], device: str
     chosen = lra_encoder.FILE.load(best.file, device)
     found = {"none": predict(chosen, batches(data.part("test")), precision)}
     found |= {kind: predict(chosen, batches(data.part(f"test_{kind}")), precision) for kind in data.perturbed}
-    accuracy = {kind: share(one, labels) for kind, one in found.items()}
-    clean = accuracy["none"]
-    assert clean is not None  # the selected network had finite outputs
+    accuracy = {kind: share(one, labels) for kind, one in found.items() if one is not None}
+    clean = accuracy["none"]  # the selected network had finite outputs
     if ended.outcome == "ok" and not learned(history[-1]["loss"], clean, source.labels, labels):
         ended.not_converged("neither loss nor accuracy better than a constant answer")
     write(run, history, found, labels)
@@ -140,7 +141,7 @@ def run(run: Any, settings: Settings, inputs: dict[str, list[Path]], device: str
         "dev_acc_frac": max(
             (one["dev_accuracy_frac"] for one in history if "dev_accuracy_frac" in one), default=None
         ),
-        "last_acc_frac": share(last, labels),
+        "last_acc_frac": None if last is None else share(last, labels),
         "insertion_acc_frac": accuracy.get("insertion"),
         "deletion_acc_frac": accuracy.get("deletion"),
         "train_loss_nats": next((one["loss"] for one in reversed(history) if "loss" in one), None),
@@ -189,11 +190,6 @@ def times(ended: Ended, load_s: float) -> dict[str, float | None]:
     return found
 
 
-def share(found: Tensor | None, labels: Tensor) -> float | None:
-    """Share of correct predictions; None without predictions."""
-    return None if found is None else float((found == labels).double().mean())
-
-
 def network(settings: Settings, data: Sequences) -> LRAEncoder:
     """The encoder for a prepared task; its weights are drawn from torch's global generator.
 
@@ -218,31 +214,6 @@ def network(settings: Settings, data: Sequences) -> LRAEncoder:
         attention_arguments=settings.arguments,
         padding=0 if data.padded else None,
     )
-
-
-def loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross-entropy in nats, in at least single precision."""
-    from torch.nn.functional import cross_entropy
-
-    return cross_entropy(logits if logits.element_size() > 2 else logits.float(), labels)
-
-
-def predict(net: nn.Module, batches: SequenceBatches, precision: str) -> Tensor | None:
-    """Predicted class of each sample, (N,) int64 on the CPU, in eval mode; None if a logit is not finite."""
-    import contextlib
-
-    import torch
-
-    found = []
-    device = next(net.parameters()).device
-    mixed = torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
-    with torch.no_grad(), mixed:
-        for inputs, _ in batches.in_order():
-            logits = net(*inputs)
-            if not logits.isfinite().all():
-                return None
-            found.append(logits.argmax(-1).cpu())
-    return torch.cat(found)
 
 
 def learned(train_loss: float, accuracy: float, trained: Tensor, tested: Tensor) -> bool:
