@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from relearn.runs.settings import rest
-from relearn.steps.trained.step_time import timed
+from relearn.steps.trained.step_time import clock_of, in_turns
 
 NEEDS_TORCH = True
 COLUMNS = ("mode", "pair", "own_s", "reference_s")
@@ -103,8 +103,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
             }
             progress(len(rows), len(modes) * pairs)
     write_rows(run.output("throughput.csv"), COLUMNS, rows)
-    what = "wall time, synchronised" if device.startswith("cuda") else "CPU time of the process"
-    run.finish(metrics, notes=[f"{what}; beside {beside.name}, batches of {batch}, {precision}"])
+    run.finish(metrics, notes=[f"{clock_of(device)}; beside {beside.name}, batches of {batch}, {precision}"])
 
 
 def sides_of(settings: Settings) -> tuple[Network, Network]:
@@ -125,23 +124,6 @@ def sides_of(settings: Settings) -> tuple[Network, Network]:
     if against is None:
         raise ValueError("against: nothing (allowed beside a table: a name of timm's, or a table with one)")
     return network, against
-
-
-def in_turns(steps: list[Callable[[], None]], pairs: int, device: str) -> list[tuple[float, float]]:
-    """Seconds of each pair of steps, after one uncounted pair."""
-    own, reference = steps
-    own()
-    reference()
-    found = []
-    for pair in range(pairs):
-        if pair % 2:
-            second = timed(reference, device)
-            first = timed(own, device)
-        else:
-            first = timed(own, device)
-            second = timed(reference, device)
-        found.append((first, second))
-    return found
 
 
 def make_step(

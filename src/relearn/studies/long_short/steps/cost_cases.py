@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, TypeVar
 
 Call = Callable[[], None]
 CURVES = {
@@ -37,6 +37,14 @@ class CurveSizes(Sizes):
 @dataclass(frozen=True, kw_only=True)
 class LatencySizes(Sizes):
     classes: int
+
+
+Kind = TypeVar("Kind", bound=Sizes)
+
+
+def sizes_of(kind: type[Kind], settings: Sizes) -> Kind:
+    """The sizes among the settings of a protocol."""
+    return kind(**{one.name: getattr(settings, one.name) for one in fields(kind)})
 
 
 @dataclass(frozen=True, kw_only=True)
