@@ -64,6 +64,12 @@ class Listing:
         return self.take(evenly_spaced_places(len(self), count)) if 0 < count < len(self) else self
 
 
+def decoding_threads() -> int:
+    """Number of decoding threads: the cores of this process, at most 16; it does not change the images."""
+    own = getattr(os, "sched_getaffinity", None)
+    return max(2, min(16, len(own(0)) if own else os.cpu_count() or 2))
+
+
 def listing(folder: Path, *, classes: Sequence[str] | None = None) -> Listing:
     """Find the images of ``<folder>/<class>/``. A hidden folder is no class: it would come first and shift every label.
 

@@ -286,7 +286,7 @@ def test_a_listed_folder_is_val(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     assert step("w")["metrics"]["acc_frac"] == 2 / 6
     next((tmp_path / "mine/val/a").iterdir()).rename(tmp_path / "mine/val/a/other.png")
-    with pytest.raises(ValueError, match=r"mine: files are not those of .*listing.json"):
+    with pytest.raises(ValueError, match=r"mine: found other files than in .*listing.json"):
         step("x")
 
 

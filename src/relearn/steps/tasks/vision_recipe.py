@@ -115,13 +115,13 @@ def plain_images(task: Any) -> Iterator[Tensor]:
         return
     import numpy as np
 
-    from relearn.data.imagenet_folder import central, decode_rgb
+    from relearn.data.imagenet_folder import central, decode_rgb, decoding_threads
     from relearn.steps.tasks.folder import RESIZE
 
     def one(path: Path) -> Tensor:
         image = central(decode_rgb(path), size=task.size, resize=round(task.size * RESIZE))
         return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
-    with ThreadPoolExecutor(task.workers) as pool:
+    with ThreadPoolExecutor(decoding_threads()) as pool:
         for start in range(0, len(task.train), CHUNK):
             yield torch.stack(list(pool.map(one, task.train.files[start : start + CHUNK])))

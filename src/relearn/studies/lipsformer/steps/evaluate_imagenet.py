@@ -15,7 +15,6 @@ without a ReaL label count for val but not for real.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,10 +114,9 @@ def predictions(
     import torch
 
     from relearn.data.central_crops import batches
+    from relearn.data.imagenet_folder import decoding_threads
     from relearn.runs.console import Progress
 
-    own = getattr(os, "sched_getaffinity", None)
-    workers = max(2, min(16, len(own(0)) if own else os.cpu_count() or 2))
     where, found, done = next(net.parameters()).device, [], 0
     cropped = batches(
         images,
@@ -126,7 +124,7 @@ def predictions(
         crop_ratio=settings.crop_ratio,
         interpolation=settings.interpolation,
         batch_size=settings.batch_size,
-        workers=workers,
+        workers=decoding_threads(),
     )
     with Progress("evaluate_imagenet") as progress, torch.inference_mode():
         for pixels, _ in cropped:
