@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relearn.steps.csv_rows import write_rows
+from relearn.steps.csv_rows import write_history
 from relearn.steps.tasks import OnFolder, OnImages
 
 NEEDS_TORCH = True
@@ -143,7 +143,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
         clock.stop()
     rows = fitted.history
     fields = list(dict.fromkeys(key for row in rows for key in row)) or ["epoch"]
-    write_rows(run.output("history.csv"), fields, [[row.get(key) for key in fields] for row in rows])
+    write_history(run, fields, rows)
     tested = [row["test_accuracy_frac"] for row in rows if "test_accuracy_frac" in row]
     reason = "loss not finite" if fitted.outcome == "diverged" else None
     if fitted.outcome == "ok" and rows and "test_accuracy_frac" not in rows[-1]:

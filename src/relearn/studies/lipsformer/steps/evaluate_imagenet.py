@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relearn.runs.settings import rest
+from relearn.runs.settings import picked, rest
 from relearn.steps.csv_rows import write_rows
 
 if TYPE_CHECKING:
@@ -100,9 +100,7 @@ def network(settings: Settings, weights: Path) -> VisionClassifier:
     return checkpoints.load(
         name,
         weights,
-        classes=settings.classes,
-        size=settings.size,
-        average=settings.average,
+        **picked(settings, "classes", "size", "average"),
         **settings.network.arguments,
     )
 
@@ -120,10 +118,7 @@ def predictions(
     where, found, done = next(net.parameters()).device, [], 0
     cropped = batches(
         images,
-        size=settings.size,
-        crop_ratio=settings.crop_ratio,
-        interpolation=settings.interpolation,
-        batch_size=settings.batch_size,
+        **picked(settings, "size", "crop_ratio", "interpolation", "batch_size"),
         workers=decoding_threads(),
     )
     with Progress("evaluate_imagenet") as progress, torch.inference_mode():

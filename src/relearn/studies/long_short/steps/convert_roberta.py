@@ -37,6 +37,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.runs.settings import picked
 from relearn.steps.trained.chance import BELOW, above_chance
 from relearn.steps.trained.classes import class_error, predict, share
 from relearn.steps.trained.masked_tokens import guess_error, guess_loss, terms
@@ -193,8 +194,8 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
         learned = found is not None and better(metrics, chance, len(test))
         if outcome == "ok" and not learned:
             outcome, reason = "not_converged", "neither loss nor accuracy better than a constant answer"
-    if clock.steps and outcome != "diverged":
-        metrics["step_s"] = clock.spent / clock.steps
+    if outcome != "diverged":
+        metrics |= clock.per_step()
     write_rows(run.output("history.csv"), HISTORY, history)
     write_rows(
         run.output("predictions.csv"),
@@ -238,15 +239,8 @@ def train(
     from relearn.steps.trained.seed import seed_of
 
     recipe = AdamRecipe(
-        steps=own.steps,
-        evaluations=settings.evaluations,
-        lr=own.lr,
-        weight_decay=own.weight_decay,
-        schedule=settings.schedule,
-        warmup_steps=own.warmup_steps,
-        clip_norm=settings.clip_norm,
-        betas=settings.betas,
-        adam_eps=settings.adam_eps,
+        **picked(own, "steps", "lr", "weight_decay", "warmup_steps"),
+        **picked(settings, "evaluations", "schedule", "clip_norm", "betas", "adam_eps"),
     )
     with Progress(f"convert_roberta {settings.attention} {name}") as progress:
         clock.start()

@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.runs.settings import picked
 from relearn.steps.trained.classes import class_error, predict, share
 from relearn.steps.trained.recipe import AdamRecipe
 
@@ -164,11 +165,9 @@ def write(
     run: Any, history: list[dict[str, float]], found: Mapping[str, Tensor | None], labels: Tensor
 ) -> None:
     """Write history.csv and predictions.csv."""
-    from relearn.steps.csv_rows import write_rows
+    from relearn.steps.csv_rows import write_history, write_rows
 
-    write_rows(
-        run.output("history.csv"), HISTORY, ({key: one.get(key) for key in HISTORY} for one in history)
-    )
+    write_history(run, HISTORY, history)
     columns = [found.get(kind) for kind in TESTS]
     write_rows(
         run.output("predictions.csv"),
@@ -180,13 +179,12 @@ def write(
     )
 
 
-def times(ended: Ended, load_s: float) -> dict[str, float | None]:
+def times(ended: Ended, load_s: float) -> dict[str, float]:
     """Steps and times of the training; without step time if a resumed process only writes the results of finished training."""
     clock = ended.clock
-    found: dict[str, float | None] = {"steps_count": float(ended.fitted.steps), "load_s": load_s}
-    if clock.steps:
-        found["step_s"] = clock.spent / clock.steps
-        found["data_share_frac"] = load_s * clock.steps / clock.spent if clock.spent else None
+    found = {"steps_count": float(ended.fitted.steps), "load_s": load_s, **clock.per_step()}
+    if clock.steps and clock.spent:
+        found["data_share_frac"] = load_s * clock.steps / clock.spent
     return found
 
 
@@ -200,13 +198,7 @@ def network(settings: Settings, data: Sequences) -> LRAEncoder:
 
     return create(
         settings.attention,
-        layers=settings.layers,
-        dim=settings.dim,
-        heads=settings.heads,
-        ffn=settings.ffn,
-        dropout=settings.dropout,
-        attention_dropout=settings.attention_dropout,
-        pooling=settings.pooling,
+        **picked(settings, "layers", "dim", "heads", "ffn", "dropout", "attention_dropout", "pooling"),
         vocabulary=data.vocabulary,
         classes=data.classes,
         max_length=data.max_length,
