@@ -292,7 +292,7 @@ SPARED = {
         *("torch", "numpy", "pydantic", "safetensors")
     },
     "from relearn import data; data.load('digits')": {"sklearn", "torch"},
-    "from relearn.data.text_lines import text_module_of; text_module_of('ptb')": {
+    "from relearn.data import TEXTS, module_of; module_of('ptb', TEXTS)": {
         *("torch", "numpy", "relearn.data.ptb", "relearn.data.pydoc_topics", "pydoc_data.topics")
     },
     "from relearn.models.vision import modules_of; assert modules_of('lipsformer_cswin_tiny')": {

@@ -8,7 +8,8 @@ import pytest
 from relearn.data import number_words
 from relearn.data.bpe import UNK
 from relearn.data.corpus import PreparedCorpus, load_corpus, prepare, save_corpus
-from relearn.data.sentence_pairs import PARTS, Corpus, evenly_spaced
+from relearn.data.evenly_spaced import evenly_spaced_rows
+from relearn.data.sentence_pairs import PARTS, Corpus
 
 SIZES = {"name": "number_words", "vocabulary": 90, "max_length": 100}
 
@@ -94,7 +95,7 @@ def _token_lengths(prepared: PreparedCorpus, part: str) -> list[tuple]:
 def test_metrics_are_those_of_a_slow_count() -> None:
     leaking = [*corpus().test[:7], *corpus().train[:5]]
     got, metrics = prepare(corpus(test=leaking), **SIZES, train_pairs=100, test_pairs=6)
-    chosen, tested = evenly_spaced(corpus().train, 100), evenly_spaced(leaking, 6)
+    chosen, tested = evenly_spaced_rows(corpus().train, 100), evenly_spaced_rows(leaking, 6)
     counts = {"train": 100, "valid": 6, "test": 6}
     for part, count in counts.items():
         assert metrics[f"{part}_pairs_count"] == count

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relearn.data import CORPORA, library_sentences, pydoc_topics
+from relearn.data import CORPORA, library_sentences, module_of, pydoc_topics
 from relearn.data.library_sentences import PARTS, load, part_of, sentences_of
-from relearn.data.sentence_pairs import Corpus, corpus_module_of, evenly_spaced, load_pairs, tidy
+from relearn.data.sentence_pairs import Corpus, load_pairs, tidy
 
 GOOD = [("ein Hund", "a dog")]
 
@@ -47,25 +47,8 @@ def test_tidy_makes_what_a_corpus_takes(text: str) -> None:
         corpus(train=[(clean, clean)])
 
 
-@given(st.integers(1, 60), st.integers(0, 70))
-def test_a_choice_is_evenly_spaced(total: int, count: int) -> None:
-    pairs = [(str(i), str(i)) for i in range(total)]
-    got = [int(a) for a, _ in evenly_spaced(pairs, count)]
-    if count == 0 or count >= total:
-        assert got == list(range(total))
-        return
-    assert len(got) == count and got[0] == 0
-    gaps = [b - a for a, b in zip(got, [*got[1:], total])]
-    assert min(gaps) >= 1 and max(gaps) - min(gaps) <= 1
-
-
-def test_a_negative_choice_is_refused() -> None:
-    with pytest.raises(ValueError, match="pairs is -1; allowed: 0"):
-        evenly_spaced(GOOD, -1)
-
-
 def test_corpora_by_name() -> None:
-    assert {name: corpus_module_of(name) for name in CORPORA} == {
+    assert {name: module_of(name, CORPORA) for name in CORPORA} == {
         name: f"relearn.data.{name}" for name in ("number_words", "multi30k", "iwslt14")
     }
     assert load_pairs("number_words").languages == ("de", "en")

@@ -14,9 +14,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relearn.data import text_streams, wikipedia_streams
+from relearn.data import module_of, text_streams, wikipedia_streams
 from relearn.data.stream_batches import StreamBatches
-from relearn.data.streams import STREAMS, load_stream, stream_module_of
+from relearn.data.streams import STREAMS, load_stream
 from relearn.methods.batch_source import Source, rows
 
 TEXT = b"anarchism originated as a term of abuse "
@@ -42,7 +42,7 @@ def small_official(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_names_lead_to_loaders() -> None:
     for name in STREAMS:
-        assert stream_module_of(name).startswith("relearn.data.")
+        assert module_of(name, STREAMS).startswith("relearn.data.")
     with pytest.raises(ValueError, match="stream 'enwik9' is unknown; allowed: enwik8, text8, warandpeace"):
         load_stream("enwik9")
 

@@ -10,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relearn.data import TEXTS
+from relearn.data import TEXTS, module_of
 from relearn.data.examples import Examples, Row
-from relearn.data.text_lines import Text, load_text, text_module_of
+from relearn.data.text_lines import Text, load_text
 
 
 def text(**changes: list[str]) -> Text:
@@ -40,13 +40,12 @@ def test_an_empty_part_is_refused() -> None:
 
 
 def test_the_registry_names_modules() -> None:
-    assert {name: text_module_of(name) for name in TEXTS} == {
+    assert {name: module_of(name, TEXTS) for name in TEXTS} == {
         "pydoc_topics": "relearn.data.pydoc_topics",
         "ptb": "relearn.data.ptb",
     }
-    for ask in (text_module_of, load_text):
-        with pytest.raises(ValueError, match="text 'text8' is unknown; allowed: pydoc_topics, ptb"):
-            ask("text8")
+    with pytest.raises(ValueError, match="text 'text8' is unknown; allowed: pydoc_topics, ptb"):
+        load_text("text8")
     assert load_text("pydoc_topics").source["from"].startswith("pydoc_data.topics")
 
 

@@ -8,13 +8,12 @@ each is one file with ``load(folder) -> Images``. ``CORPORA`` does the same for 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from relearn.data.images import Images
 
 DATASETS = {
     "digits": "relearn.data.digits:load",
@@ -39,30 +38,35 @@ OUTLIERS = {
 }
 
 
-def module_of(name: str) -> str:
+def module_of(name: str, table: Mapping[str, str] = DATASETS, kind: str = "data set") -> str:
     """The module that holds a data set, for code versions: ``module_of("digits") == "relearn.data.digits"``.
+
+    Args:
+        name: a key of ``table``.
+        table: one of the tables of this module, or ``relearn.data.streams.STREAMS``.
+        kind: what the table's entries are, for the message.
 
     Raises:
         ValueError: the name is unknown.
     """
-    if name not in DATASETS:
-        raise ValueError(f"data set {name!r} is unknown; allowed: {', '.join(DATASETS)}")
-    return DATASETS[name].partition(":")[0]
+    if name not in table:
+        raise ValueError(f"{kind} {name!r} is unknown; allowed: {', '.join(table)}")
+    return table[name].partition(":")[0]
 
 
-def load(name: str, *, folder: Path | None = None) -> Images:
-    """Load a whole data set.
+def load(
+    name: str, table: Mapping[str, str] = DATASETS, kind: str = "data set", *, folder: Path | None = None
+) -> Any:
+    """Load a whole data set: ``Images``, or what the table's loaders return.
 
     Args:
-        name: a key of ``DATASETS``.
-        folder: a folder that already holds this data set; ``None`` uses the copy in an installed package
-            (digits), or the cache, downloading the files if necessary (cifar10).
+        name, table, kind: as for :func:`module_of`.
+        folder: a folder that already holds this data set; ``None`` generates it, or uses the copy in an installed package
+            or the cache, downloading the files if necessary.
 
     Raises:
         ValueError: the name is unknown, or the files are not the expected ones.
         OSError: a file can neither be read nor downloaded.
     """
-    module = import_module(module_of(name))
-    loader = getattr(module, DATASETS[name].partition(":")[2])
-    images: Images = loader(folder)
-    return images
+    module = import_module(module_of(name, table, kind))
+    return getattr(module, table[name].partition(":")[2])(folder)

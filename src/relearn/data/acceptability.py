@@ -30,8 +30,8 @@ from typing import Any
 import torch
 
 from relearn.data import library_sentences
+from relearn.data.evenly_spaced import evenly_spaced_rows
 from relearn.data.examples import Examples, Row
-from relearn.data.lra.samples import evenly_spaced_rows
 
 WEIGHTS = {"misspelt": 4, "swapped": 1, "dropped": 1, "repeated": 1, "replaced": 1}
 WORDS_PER_EDIT = 4

@@ -27,14 +27,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from relearn.data import prepared_file
 from relearn.data.bpe import BOS, EOS, PAD, UNK
-from relearn.data.sentence_pairs import PARTS, evenly_spaced
+from relearn.data.evenly_spaced import evenly_spaced_rows
+from relearn.data.sentence_pairs import PARTS
 from relearn.data.text_lines import Text
 
 if TYPE_CHECKING:
@@ -154,8 +155,7 @@ def prepare(
             raise ValueError(
                 f"max_length is {max_length}; allowed: at least {shortest}, {part}'s shortest line"
             )
-        # evenly_spaced is typed for pairs but does not look inside its elements.
-        lines[part] = cast("list[str]", evenly_spaced(cast("list[Any]", short), count))
+        lines[part] = evenly_spaced_rows(short, count)
         metrics[f"{part}_sentences_count"] = float(len(lines[part]))
         metrics[f"{part}_characters_count"] = float(sum(map(len, lines[part])))
         metrics[f"{part}_left_out_count"] = float(len(every) - len(short))

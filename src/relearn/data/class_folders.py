@@ -6,6 +6,7 @@ This module does not import torch, because the workflow needs the hash of the fi
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from pathlib import Path
 
@@ -50,3 +51,18 @@ def sha256_of(root: Path) -> str:
         for name, files in files_of(root / part).items():
             digest.update("".join(f"{part}/{name}/{file}\n" for file in files).encode())
     return digest.hexdigest()
+
+
+def listed_root(listing: Path) -> Path:
+    """The folder of a ``listing.json``, which `list_imagenet` wrote.
+
+    Raises:
+        ValueError: the folder is missing, or its files have changed since.
+    """
+    listed = json.loads(listing.read_text(encoding="utf-8"))
+    root = root_of(listed["dataset"])
+    if sha256_of(root) != listed["sha256"]:
+        raise ValueError(
+            f"{root}: found other files than in {listing}, allowed: the same; delete the listing to make it anew"
+        )
+    return root

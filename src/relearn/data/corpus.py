@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 from relearn.data import prepared_file
 from relearn.data.bpe import UNK, Tokenizer, train
-from relearn.data.sentence_pairs import PARTS, Corpus, evenly_spaced
+from relearn.data.evenly_spaced import evenly_spaced_rows
+from relearn.data.sentence_pairs import PARTS, Corpus
 
 if TYPE_CHECKING:
     from relearn.data.token_batches import TokenPairs
@@ -124,7 +125,7 @@ def prepare(
     if max_length < 1:
         raise ValueError(f"max_length is {max_length}; allowed: 1 or more")
     parts = {
-        part: evenly_spaced(getattr(corpus, part), train_pairs if part == "train" else test_pairs)
+        part: evenly_spaced_rows(getattr(corpus, part), train_pairs if part == "train" else test_pairs)
         for part in PARTS
     }
     tokenizer = train((sentence for pair in parts["train"] for sentence in pair), vocabulary)

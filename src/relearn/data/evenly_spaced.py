@@ -1,15 +1,37 @@
-"""A subset of rows that is spread evenly over all of them."""
+r"""A subset of n rows that is spread evenly over all of them: rows :math:`\lfloor i n / k \rfloor`, i = 0 … k - 1.
+
+With k = 0, or n or more, all rows are used.
+"""
 
 from __future__ import annotations
 
-from torch import Tensor, arange
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+T = TypeVar("T")
 
 
-def evenly_spaced(rows: Tensor, count: int) -> Tensor:
-    r"""Return rows :math:`\lfloor i n / k \rfloor`, i = 0 … k - 1, of n rows, for k = ``count``.
+def evenly_spaced_places(count: int, wanted: int) -> list[int]:
+    """The positions of ``wanted`` = k of ``count`` = n rows.
 
-    ``count`` = 0, or n or more, returns ``rows`` itself without a copy.
+    Raises:
+        ValueError: a negative number.
     """
-    if not 0 < count < len(rows):
-        return rows
-    return rows[arange(count, device=rows.device) * len(rows) // count]
+    if wanted < 0:
+        raise ValueError(f"samples is {wanted}; allowed: 0 (all) or more")
+    if wanted == 0 or wanted >= count:
+        return list(range(count))
+    return [i * count // wanted for i in range(wanted)]
+
+
+def evenly_spaced_rows(rows: Sequence[T], wanted: int) -> list[T]:
+    """``wanted`` evenly spaced rows."""
+    return [rows[i] for i in evenly_spaced_places(len(rows), wanted)]
+
+
+def evenly_spaced(rows: Tensor, wanted: int) -> Tensor:
+    """``wanted`` evenly spaced rows of a tensor; all of them are ``rows`` itself, without a copy."""
+    return rows[evenly_spaced_places(len(rows), wanted)] if 0 < wanted < len(rows) else rows

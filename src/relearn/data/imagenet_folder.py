@@ -35,6 +35,7 @@ from PIL import Image
 from torch import Tensor
 
 from relearn.data.class_folders import SUFFIXES, files_of
+from relearn.data.evenly_spaced import evenly_spaced_places
 
 TRIES = 10
 AHEAD = 2  # batches decoded in advance
@@ -57,6 +58,16 @@ class Listing:
     def take(self, positions: Sequence[int]) -> Listing:
         """A subset of the files, with the same classes."""
         return Listing(tuple(self.files[i] for i in positions), self.labels[list(positions)], self.classes)
+
+    def evenly_spaced(self, count: int) -> Listing:
+        """``count`` evenly spaced files (0: all); they are sorted by class, so the first ones would cover few classes."""
+        return self.take(evenly_spaced_places(len(self), count)) if 0 < count < len(self) else self
+
+
+def decoding_threads() -> int:
+    """Number of decoding threads: the cores of this process, at most 16; it does not change the images."""
+    own = getattr(os, "sched_getaffinity", None)
+    return max(2, min(16, len(own(0)) if own else os.cpu_count() or 2))
 
 
 def listing(folder: Path, *, classes: Sequence[str] | None = None) -> Listing:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from relearn.data import CORPORA
+from relearn.data import CORPORA, load
 
 PARTS = ("train", "valid", "test")
 Pair = tuple[str, str]
@@ -62,45 +61,7 @@ def tidy(sentence: str) -> str:
     return " ".join(sentence.split())
 
 
-def evenly_spaced(pairs: Sequence[Pair], count: int) -> list[Pair]:
-    """At most ``count`` evenly spaced pairs (pair floor(i·N/count)); 0 means all.
-
-    The pairs are spaced because adjacent sentences of a corpus often come from the same talk.
-
-    Raises:
-        ValueError: a negative count.
-    """
-    if count < 0:
-        raise ValueError(f"pairs is {count}; allowed: 0 (all) or more")
-    if count == 0 or count >= len(pairs):
-        return list(pairs)
-    return [pairs[i * len(pairs) // count] for i in range(count)]
-
-
-def corpus_module_of(name: str) -> str:
-    """The module that holds a corpus: ``corpus_module_of("multi30k") == "relearn.data.multi30k"``.
-
-    Raises:
-        ValueError: the name is unknown.
-    """
-    if name not in CORPORA:
-        raise ValueError(f"corpus {name!r} is unknown; allowed: {', '.join(CORPORA)}")
-    return CORPORA[name].partition(":")[0]
-
-
 def load_pairs(name: str, *, folder: Path | None = None) -> Corpus:
-    """Load a whole corpus.
-
-    Args:
-        name: a key of ``relearn.data.CORPORA``.
-        folder: a folder that already holds this corpus; ``None`` generates it (number_words) or uses the
-            cache, downloading the files if necessary.
-
-    Raises:
-        ValueError: the name is unknown, or the files are not the expected ones.
-        OSError: a file can neither be read nor downloaded.
-    """
-    module = import_module(corpus_module_of(name))
-    loader = getattr(module, CORPORA[name].partition(":")[2])
-    corpus: Corpus = loader(folder)
+    """Load a whole corpus, a key of ``relearn.data.CORPORA``; see :func:`relearn.data.load`."""
+    corpus: Corpus = load(name, CORPORA, "corpus", folder=folder)
     return corpus

@@ -16,9 +16,10 @@ stream            contents
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from relearn.data import load
 
 STREAMS = {
     "enwik8": "relearn.data.wikipedia_streams:enwik8",
@@ -37,30 +38,7 @@ class Stream:
     source: dict[str, Any]
 
 
-def stream_module_of(name: str) -> str:
-    """The module that holds a stream: ``stream_module_of("text8") == "relearn.data.wikipedia_streams"``.
-
-    Raises:
-        ValueError: the name is unknown.
-    """
-    if name not in STREAMS:
-        raise ValueError(f"stream {name!r} is unknown; allowed: {', '.join(STREAMS)}")
-    return STREAMS[name].partition(":")[0]
-
-
 def load_stream(name: str, *, folder: Path | None = None) -> Stream:
-    """Load a whole stream.
-
-    Args:
-        name: a key of ``STREAMS``.
-        folder: a folder that already holds it; ``None`` uses Python's own files (pydoc_topics) or the
-            cache, downloading the files if necessary.
-
-    Raises:
-        ValueError: the name is unknown, or the files are not the expected ones.
-        OSError: a file can neither be read nor downloaded.
-    """
-    module = import_module(stream_module_of(name))
-    loader = getattr(module, STREAMS[name].partition(":")[2])
-    stream: Stream = loader(folder)
+    """Load a whole stream, a key of ``STREAMS``; see :func:`relearn.data.load`."""
+    stream: Stream = load(name, STREAMS, "stream", folder=folder)
     return stream

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from relearn.data import TEXTS
+from relearn.data import TEXTS, load
 from relearn.data.sentence_pairs import PARTS
 
 
@@ -48,30 +47,7 @@ def sha256_of(lines: Sequence[str]) -> str:
     return hashlib.sha256("".join(line + "\n" for line in lines).encode()).hexdigest()
 
 
-def text_module_of(name: str) -> str:
-    """The module that holds a text: ``text_module_of("ptb") == "relearn.data.ptb"``.
-
-    Raises:
-        ValueError: the name is unknown.
-    """
-    if name not in TEXTS:
-        raise ValueError(f"text {name!r} is unknown; allowed: {', '.join(TEXTS)}")
-    return TEXTS[name].partition(":")[0]
-
-
 def load_text(name: str, *, folder: Path | None = None) -> Text:
-    """Load a whole text.
-
-    Args:
-        name: a key of ``relearn.data.TEXTS``.
-        folder: a folder that already holds this text; ``None`` uses Python's own files (pydoc_topics) or
-            the cache, downloading the files if necessary (ptb).
-
-    Raises:
-        ValueError: the name is unknown, or the files are not the expected ones.
-        OSError: a file can neither be read nor downloaded.
-    """
-    module = import_module(text_module_of(name))
-    loader = getattr(module, TEXTS[name].partition(":")[2])
-    text: Text = loader(folder)
+    """Load a whole text, a key of ``relearn.data.TEXTS``; see :func:`relearn.data.load`."""
+    text: Text = load(name, TEXTS, "text", folder=folder)
     return text

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from relearn.data.evenly_spaced import evenly_spaced_places
 from relearn.data.examples import Examples
-from relearn.data.lra.samples import evenly_spaced
 
 if TYPE_CHECKING:
     from relearn.data.choices import Questions
@@ -173,7 +173,7 @@ def read(task: str, samples: Mapping[str, int], folder_of: FolderOf) -> TextTask
 
 
 def _spaced(examples: Examples, wanted: int) -> Examples:
-    numbers = evenly_spaced(len(examples), wanted)
+    numbers = evenly_spaced_places(len(examples), wanted)
     return examples if len(numbers) == len(examples) else examples.part(numbers)
 
 
@@ -185,7 +185,7 @@ def _divided(train: Examples, wanted: int) -> tuple[Examples, Examples]:
     """
     if wanted >= len(train):
         raise ValueError(f"samples.{APART}: {wanted} (allowed: below the {len(train)} training samples)")
-    apart = evenly_spaced(len(train), wanted)
+    apart = evenly_spaced_places(len(train), wanted)
     taken = set(apart)
     return train.part([row for row in range(len(train)) if row not in taken]), train.part(apart)
 

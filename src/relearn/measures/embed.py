@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -41,11 +40,6 @@ def embed(net: Embedding, images: Tensor, *, batch_size: int = 512, precision: s
         for chunk in images.split(batch_size):
             pixels = chunk.to(device)
             pixels = pixels.float() / 255.0 if pixels.dtype == torch.uint8 else pixels
-            cast = (
-                torch.autocast(device.type, torch.bfloat16)
-                if precision == "bf16"
-                else contextlib.nullcontext()
-            )
-            with cast:
+            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
                 features.append(net.features(pixels).float())
     return torch.cat(features)

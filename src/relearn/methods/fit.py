@@ -313,7 +313,7 @@ def fit(
                     batch = share(batch, rank, size)
                     objective = parallel.weighted(loss, terms(*batch[1:]) if terms else rows(batch), weight)
                 stepper.zero_grad(set_to_none=True)
-                with _autocast(device, precision):
+                with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
                     value = gradient(model, objective, batch)
                 if parallel:
                     parallel.add_gradients(trained)
@@ -392,9 +392,3 @@ def _evaluated(
         found = dict(evaluate(model))
     model.train(training_mode)
     return found
-
-
-def _autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager:
-    if precision == "bf16":
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return contextlib.nullcontext()

@@ -32,6 +32,11 @@ def plain(settings: Any) -> dict[str, Any]:
     return found
 
 
+def picked(settings: Any, *names: str) -> dict[str, Any]:
+    """The named fields of a dataclass, as arguments of what takes them under these names."""
+    return {name: getattr(settings, name) for name in names}
+
+
 def read(kind: Any, values: Any, path: str = "") -> Any:
     """Return ``values`` as an instance of ``kind``.
 

@@ -23,6 +23,11 @@ def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, A
             table.writerow([_cell(value) for value in values])
 
 
+def write_history(run: Any, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write history.csv; a row may lack columns."""
+    write_rows(run.output("history.csv"), columns, ([row.get(name) for name in columns] for row in rows))
+
+
 def _cell(value: Any) -> Any:
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""

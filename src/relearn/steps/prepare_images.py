@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.runs.settings import picked
+
 if TYPE_CHECKING:
     from relearn.data.images import Images
     from relearn.data.split import Split
@@ -49,10 +51,7 @@ def run(run: Run, settings: Settings, inputs: dict[str, list[Path]], device: str
         images.train_labels,
         classes=images.class_names,
         official_test=images.test_images is not None,
-        pretrain_per_class=settings.pretrain_per_class,
-        fine_tune_per_class=settings.fine_tune_per_class,
-        pool_per_class=settings.pool_per_class,
-        pool_start=settings.pool_start,
+        **picked(settings, "pretrain_per_class", "fine_tune_per_class", "pool_per_class", "pool_start"),
     )
     tensors = used_tensors(images, parts)
     header = {"data set": name, "classes": list(images.class_names)}

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from relearn.runs.settings import rest
-from relearn.steps.trained.step_time import timed
+from relearn.steps.trained.step_time import clock_of, in_turns
 
 NEEDS_TORCH = True
 COLUMNS = ("mode", "pair", "own_s", "reference_s")
@@ -103,8 +103,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
             }
             progress(len(rows), len(modes) * pairs)
     write_rows(run.output("throughput.csv"), COLUMNS, rows)
-    what = "wall time, synchronised" if device.startswith("cuda") else "CPU time of the process"
-    run.finish(metrics, notes=[f"{what}; beside {beside.name}, batches of {batch}, {precision}"])
+    run.finish(metrics, notes=[f"{clock_of(device)}; beside {beside.name}, batches of {batch}, {precision}"])
 
 
 def sides_of(settings: Settings) -> tuple[Network, Network]:
@@ -127,23 +126,6 @@ def sides_of(settings: Settings) -> tuple[Network, Network]:
     return network, against
 
 
-def in_turns(steps: list[Callable[[], None]], pairs: int, device: str) -> list[tuple[float, float]]:
-    """Seconds of each pair of steps, after one uncounted pair."""
-    own, reference = steps
-    own()
-    reference()
-    found = []
-    for pair in range(pairs):
-        if pair % 2:
-            second = timed(reference, device)
-            first = timed(own, device)
-        else:
-            first = timed(own, device)
-            second = timed(reference, device)
-        found.append((first, second))
-    return found
-
-
 def make_step(
     *,
     name: str,
@@ -164,16 +146,11 @@ def make_step(
     net = create(name, classes=classes, size=size, **arguments).to(device).train(mode == "training")
     images = torch.rand(batch_size, 3, size, size, device=device)
     labels = torch.randint(classes, (batch_size,), device=device)
-    autocast: Any = contextlib.nullcontext
-    if precision == "bf16":
-
-        def autocast() -> Any:
-            return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)
-
+    kind, mixed = torch.device(device).type, precision == "bf16"
     if mode == "inference":
 
         def infer() -> None:
-            with torch.inference_mode(), autocast():
+            with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=mixed):
                 net(images)
 
         return infer
@@ -181,7 +158,7 @@ def make_step(
 
     def train() -> None:
         optimiser.zero_grad(set_to_none=True)
-        with autocast():
+        with torch.autocast(kind, torch.bfloat16, enabled=mixed):
             loss = torch.nn.functional.cross_entropy(net(images), labels)
         loss.backward()
         optimiser.step()

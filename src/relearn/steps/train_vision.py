@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.runs.settings import picked
 from relearn.steps.tasks import OnFolder, OnImages
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     from relearn.models import vision
     from relearn.runs.checkpoint import Checkpoint
     from relearn.runs.console import Progress
-    from relearn.steps.csv_rows import write_rows
+    from relearn.steps.csv_rows import write_history, write_rows
     from relearn.steps.tasks import vision_recipe as recipe
     from relearn.steps.trained import branches
     from relearn.steps.trained.chance import learned
@@ -152,14 +153,9 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
             epochs=epochs,
             batch_size=None if streamed else size,
             lr=rate,
-            optimizer=settings.optimizer,
-            momentum=settings.momentum,
-            betas=settings.betas,
-            weight_decay=settings.weight_decay,
             decay="no_vectors",
-            schedule=settings.schedule,
+            **picked(settings, "optimizer", "momentum", "betas", "weight_decay", "schedule", "clip_norm"),
             warmup_steps=round(settings.warmup_epochs * task.steps_per_epoch(size)),
-            clip_norm=settings.clip_norm,
             augment=recipe.augmentation(settings, task),
             mix=recipe.mixture(settings, task.classes),
             diverged_above=10 * math.log(task.classes),
@@ -191,9 +187,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     columns = [
         name for name in HISTORY if name not in WITHOUT or getattr(settings, WITHOUT[name]) is not None
     ]
-    write_rows(
-        run.output("history.csv"), columns, ({name: row.get(name) for name in columns} for row in rows)
-    )
+    write_history(run, columns, rows)
     write_rows(run.output("layers.csv"), branches.LAYERS, layers)
     write_rows(run.output("alphas.csv"), branches.ALPHAS, branches.alpha_rows(rows))
     vision.FILE.save(net, run.output("model.safetensors"))

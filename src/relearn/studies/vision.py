@@ -109,6 +109,20 @@ AVERAGED = {"averaged": "averaged.safetensors"}
 """What `train_vision` writes besides, where its settings have ``average_file``."""
 
 
+def trainings(
+    params: Mapping[str, Any], scale: str, study: str, *, inputs: Mapping[str, Any] | None = None, **own: Any
+) -> Family:
+    """Runs of `train_vision` on the study's images; ``own`` are further arguments of the family."""
+    return Family(
+        study=study,
+        step="train_vision",
+        scale=scale,
+        inputs={"data": images_path(params, scale, study), **(inputs or {})},
+        needs=training_needs(params, study),
+        **{"seeds": params[study]["seeds"], "outputs": TRAINED, **own},
+    )
+
+
 def recipe(
     params: Mapping[str, Any],
     study: str,

@@ -5,20 +5,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relearn.data import digits, imdb
+from relearn.data.evenly_spaced import evenly_spaced, evenly_spaced_places, evenly_spaced_rows
 from relearn.data.images import Images
 from relearn.data.lra import PARTS, TASKS, images, retrieval, task, text
-from relearn.data.lra.samples import Samples, Task, evenly_spaced
+from relearn.data.lra.samples import Samples, Task
 
 ALL = dict.fromkeys(PARTS, 0)
 
 
 @given(count=st.integers(0, 200), wanted=st.integers(0, 300))
 def test_samples_are_evenly_spaced(count: int, wanted: int) -> None:
-    found = evenly_spaced(count, wanted)
+    found = evenly_spaced_places(count, wanted)
+    assert (
+        evenly_spaced_rows(range(count), wanted)
+        == evenly_spaced(torch.arange(count), wanted).tolist()
+        == found
+    )
     assert len(found) == len(set(found)) == (min(wanted, count) if wanted else count)
     assert all(0 <= one < count for one in found)
     if found:

@@ -179,7 +179,7 @@ def test_sets_can_be_left_out_and_thinned(tmp_path: Path, real: Path) -> None:
     assert set(rows_of(tmp_path / "a")) == {"v2"}
     done = step(tmp_path / "b", tmp_path / "ours.safetensors", v2=None, real=False, test_images=12)
     assert rows_of(tmp_path / "b")["val"][1] == 12 and "v2_acc_frac" not in done["metrics"]
-    images = retest._some(retest._found("val", CLASSES), 12)
+    images = retest._found("val", CLASSES).evenly_spaced(12)
     assert images.labels.tolist() == list(range(12)), "evenly spread, so every class is there"
     step(tmp_path / "c", tmp_path / "ours.safetensors", real, v2=None, batch_size=24)
     assert set(rows_of(tmp_path / "c")) == {"val", "real"}

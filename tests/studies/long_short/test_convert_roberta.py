@@ -15,7 +15,7 @@ from relearn.models.roberta_calls import Classes, Guesses
 from relearn.runs import record
 from relearn.runs.settings import read
 from relearn.steps.trained import masked_tokens, recipe
-from relearn.studies.long_short.steps import convert_roberta, convert_start, mlm_losses
+from relearn.studies.long_short.steps import convert_roberta, convert_start
 from relearn.torchvision_schema import transformers
 
 from ...steps.recorded import by_command, killed, rows_of
@@ -92,7 +92,7 @@ def test_the_record_says_what_the_files_hold(bench: Bench) -> None:
     assert set(done["outputs"]) == {"history.csv", "predictions.csv", "model.safetensors"}
     assert tuple(history[0]) == convert_roberta.HISTORY and len(rows) == 40
     found = done["metrics"]
-    learned = mlm_losses.better(found, found["most_frequent_frac"], 40)
+    learned = convert_roberta.better(found, found["most_frequent_frac"], 40)
     assert done["outcome"] == ("ok" if learned else "not_converged")
     assert found["acc_frac"] == sum(row["label"] == row["predicted"] for row in rows) / 40
     tested = [float(row["dev_accuracy_frac"]) for row in history if row["dev_accuracy_frac"]]
@@ -265,9 +265,9 @@ def test_a_run_that_learns_is_ok(bench: Bench) -> None:
 
 def test_better_compares_with_constant_answers() -> None:
     low, high = 0.97 * math.log(2), 0.99 * math.log(2)
-    assert mlm_losses.better({"train_loss_nats": low, "acc_frac": 0.5}, 0.5, 100)
-    assert not mlm_losses.better({"train_loss_nats": high, "acc_frac": 0.59}, 0.5, 100)
-    assert mlm_losses.better({"train_loss_nats": high, "acc_frac": 0.61}, 0.5, 100)
+    assert convert_roberta.better({"train_loss_nats": low, "acc_frac": 0.5}, 0.5, 100)
+    assert not convert_roberta.better({"train_loss_nats": high, "acc_frac": 0.59}, 0.5, 100)
+    assert convert_roberta.better({"train_loss_nats": high, "acc_frac": 0.61}, 0.5, 100)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import csv
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,11 @@ def test_a_reference_that_diverged_or_is_perfect_gives_no_mce(tmp_path: Path) ->
         path.write_text(f"set,corruption,severity,accuracy_frac\n{text}")
         metrics, notes = metrics_of(rows, path)
         assert "mce_frac" not in metrics and re.search(said, notes[0])
+    path.write_text("set,corruption,severity,accuracy_frac\ncorrupted,fog,2,0.5\ncorrupted,snow,1,0.5\n")
+    with pytest.raises(
+        ValueError, match=r"sets.csv: fog: severities \[2\]; allowed: \[1\], as of this network"
+    ):
+        metrics_of(rows, path)
     released = [Row("c", 10, 5, how, name, level) for name in ALEXNET for level in range(1, 6)]
     lines = "".join(f"c,{row.corruption},{row.severity},0.75\n" for row in released)
     path.write_text(f"set,corruption,severity,accuracy_frac\n{lines}")
@@ -174,7 +180,8 @@ def test_mce_of_the_released_files_is_relative_to_alexnet_and_wants_all_of_them(
     metrics, notes = metrics_of(rows)
     assert metrics["mce_frac"] == pytest.approx(0.5, abs=1e-3) and "AlexNet" in notes[0]
     assert metrics["c_acc_frac"] == metrics["corruption_acc_frac"]
-    assert "mce_frac" not in metrics_of(rows[1:])[0] and "mce_frac" not in metrics_of(rows[5:])[0]
+    other = [replace(row, severity=(row.severity or 0) - 1) for row in rows]  # five severities, but others
+    assert all("mce_frac" not in metrics_of(some)[0] for some in (rows[1:], rows[5:], other))
     generated = [Row("corrupted", 1000, 500, how, row.corruption, row.severity) for row in rows]
     metrics, notes = metrics_of(generated)
     assert "mce_frac" not in metrics and not notes, "AlexNet's errors belong to the released files"
@@ -286,7 +293,7 @@ def test_a_listed_folder_is_val(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     assert step("w")["metrics"]["acc_frac"] == 2 / 6
     next((tmp_path / "mine/val/a").iterdir()).rename(tmp_path / "mine/val/a/other.png")
-    with pytest.raises(ValueError, match=r"mine: files are not those of .*listing.json"):
+    with pytest.raises(ValueError, match=r"mine: found other files than in .*listing.json"):
         step("x")
 
 

@@ -18,7 +18,7 @@ from relearn.data.imagenet_subsets import classes_of
 from relearn.runs.settings import read
 from relearn.studies.robustness.steps import folder_sets
 from relearn.studies.robustness.steps.folder_pixels import Decoding
-from relearn.studies.robustness.steps.image_sets import NotFinite, Row, hash_of_files, hash_of_pixels, spread
+from relearn.studies.robustness.steps.image_sets import NotFinite, Row, hash_of_files, hash_of_pixels
 
 from .networks import PROTOCOL, folder, network, slow_logits, some_identifiers
 
@@ -220,10 +220,10 @@ def test_a_class_outside_a_set_is_refused(net, sets: dict[str, Path]) -> None:
 def test_evenly_spread_images(net, sets: dict[str, Path]) -> None:
     found = rows(measured(net, {"val": sets["val"], "c": sets["c"]}, images=4))
     assert {row.samples_count for row in found.values()} == {4}
-    images = spread(label_by_class(sets["val"], classes=1000), 4)
+    images = label_by_class(sets["val"], classes=1000).evenly_spaced(4)
     assert images.labels.tolist() == [3, 6, 9, 12]
     assert found["val", None, None].protocol.subset == hash_of_files(images)
-    assert len(spread(images, 0)) == len(spread(images, 9)) == 4
+    assert len(images.evenly_spaced(0)) == len(images.evenly_spaced(9)) == 4
 
 
 def test_a_hash_says_which_images(sets: dict[str, Path], tmp_path: Path) -> None:

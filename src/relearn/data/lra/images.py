@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relearn import data
+from relearn.data.evenly_spaced import evenly_spaced_places
 from relearn.data.images import Images
-from relearn.data.lra.samples import Samples, Task, evenly_spaced
+from relearn.data.lra.samples import Samples, Task
 
 DATASETS = ("cifar10", "digits")
 
@@ -37,7 +38,7 @@ def make(dataset: str, samples: Mapping[str, int], *, folder: Path | None = None
     images = data.load(dataset, folder=folder)
     parts: dict[str, Any] = {}
     for part, (kept, labels) in _parts(images).items():
-        rows = evenly_spaced(len(labels), samples[part])
+        rows = evenly_spaced_places(len(labels), samples[part])
         values = grey(np.asarray(kept[rows]))
         parts[part] = Samples([one.tobytes() for one in values], labels[rows].tolist())
     return Task("image", dataset, 256, len(images.class_names), **parts, source=dict(images.source))

@@ -37,9 +37,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from relearn.data.evenly_spaced import evenly_spaced_rows
 from relearn.data.lra import PARTS
 from relearn.data.lra.release import part_of
-from relearn.data.lra.samples import Samples, Task, evenly_spaced_rows
+from relearn.data.lra.samples import Samples, Task
 
 OPERATORS = ("MIN", "MAX", "MED", "SM")
 FIRST, CLOSE = 10, 14

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from relearn.data.evenly_spaced import evenly_spaced_rows
 from relearn.data.lra import PARTS
 from relearn.data.lra.release import part_of
-from relearn.data.lra.samples import Samples, Task, evenly_spaced_rows
+from relearn.data.lra.samples import Samples, Task
 
 DATASETS = ("generated", "lra_release")
 FOLDER, SETTING = "pathfinder32", "curv_contour_length_14"

@@ -18,9 +18,10 @@ import random
 from collections.abc import Mapping
 from pathlib import Path
 
+from relearn.data.evenly_spaced import evenly_spaced_rows
 from relearn.data.lra import PARTS, python_documents
 from relearn.data.lra.release import part_of
-from relearn.data.lra.samples import Samples, Task, evenly_spaced_rows
+from relearn.data.lra.samples import Samples, Task
 
 DATASETS = ("aan", "lra_release", "python_kinds", "python_documents")
 FOLDER = "tsv_data"

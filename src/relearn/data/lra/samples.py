@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,21 +69,3 @@ class Task:
                     )
             if not 0 <= min(samples.labels) <= max(samples.labels) < self.classes:
                 raise ValueError(f"{self.name}: {part}: a label outside 0 to {self.classes - 1}")
-
-
-def evenly_spaced(count: int, wanted: int) -> list[int]:
-    """``wanted`` evenly spaced numbers below ``count`` (floor(i·count/wanted)); all of them for 0, or if there are not more.
-
-    Raises:
-        ValueError: a negative number.
-    """
-    if wanted < 0:
-        raise ValueError(f"samples is {wanted}; allowed: 0 (all) or more")
-    if wanted == 0 or wanted >= count:
-        return list(range(count))
-    return [i * count // wanted for i in range(wanted)]
-
-
-def evenly_spaced_rows(rows: Sequence[Any], wanted: int) -> list[Any]:
-    """``wanted`` evenly spaced rows."""
-    return [rows[i] for i in evenly_spaced(len(rows), wanted)]

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from relearn.data.evenly_spaced import evenly_spaced_places, evenly_spaced_rows
 from relearn.data.lra import PARTS, python_documents
-from relearn.data.lra.samples import Samples, Task, evenly_spaced, evenly_spaced_rows
+from relearn.data.lra.samples import Samples, Task
 
 DATASETS = ("imdb", "python")
 HELD_OUT = 10  # 1/HELD_OUT of the training reviews is for validation
@@ -75,5 +76,5 @@ def _python(samples: Mapping[str, int], max_length: int) -> Task:
             evenly_spaced_rows(code, -(-wanted // 2)),
         )
         rows = [row for pair in zip(documentation, code) for row in pair][:wanted]
-        parts[part] = Samples(rows, [place % 2 for place in evenly_spaced(wanted, 0)])
+        parts[part] = Samples(rows, [place % 2 for place in evenly_spaced_places(wanted, 0)])
     return Task("text", "python", 256, 2, **parts, written=True, source=python_documents.source())

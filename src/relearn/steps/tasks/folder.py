@@ -6,9 +6,7 @@ once and cached. The files stay below RELEARN_MIRROR; the task's data is the lis
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +16,8 @@ import torch
 from torch import Tensor
 
 from relearn.data.cache import cache_folder, writable_folder
-from relearn.data.class_folders import root_of, sha256_of
-from relearn.data.imagenet_folder import FolderBatches, listing, validation
+from relearn.data.class_folders import listed_root
+from relearn.data.imagenet_folder import FolderBatches, decoding_threads, listing, validation
 from relearn.methods.batch_source import Source, pixels
 from relearn.steps.tasks.images import Images
 
@@ -64,12 +62,7 @@ class Folder(Images):
     """
 
     def __init__(self, settings: OnFolder, data: Path, device: str) -> None:
-        listed = json.loads(data.read_text(encoding="utf-8"))
-        root = root_of(listed["dataset"])
-        if sha256_of(root) != listed["sha256"]:
-            raise ValueError(
-                f"{root}: found other files than in {data}, allowed: the same; delete the listing to make it anew"
-            )
+        root = listed_root(data)
         self.train = listing(root / "train")
         self.tested = listing(root / "val", classes=self.train.classes)
         self.test_labels = self.tested.labels
@@ -82,13 +75,7 @@ class Folder(Images):
         """Test images (N, 3, S, S) uint8, memory-mapped from the cache."""
         cache = writable_folder(cache_folder())[0] / "validation"
         resize = round(self.size * RESIZE)
-        return validation(self.tested, size=self.size, resize=resize, workers=self.workers, cache=cache)
-
-    @property
-    def workers(self) -> int:
-        """Number of decoding threads: the cores of this process, at most 16; it does not change the images."""
-        own = getattr(os, "sched_getaffinity", None)
-        return max(2, min(16, len(own(0)) if own else os.cpu_count() or 2))
+        return validation(self.tested, size=self.size, resize=resize, workers=decoding_threads(), cache=cache)
 
     def describe(self, network: Mapping[str, Any]) -> dict[str, Any]:
         return {**network, "classes": self.classes, "in_channels": 3, "mean": self.mean, "std": self.std}
@@ -100,7 +87,7 @@ class Folder(Images):
             self.train,
             batch_size=size,
             size=self.size,
-            workers=max(1, self.workers // count),
+            workers=max(1, decoding_threads() // count),
             part=(rank, count),
         )
         return Assembled(decoded, processes, self.device) if processes and count > 1 else decoded

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from relearn.data.evenly_spaced import evenly_spaced
+from relearn.data.evenly_spaced import evenly_spaced, evenly_spaced_places
 from relearn.methods.augmentation import Augment, Mix, compose
 from relearn.steps.tasks import OnFolder, OnImages, open_task
 
@@ -37,8 +37,8 @@ def open_images(
     task: Any = open_task(settings, inputs, device)
     if isinstance(settings, OnImages):
         task.images, task.labels = evenly_spaced(task.images, count), evenly_spaced(task.labels, count)
-    elif 0 < count < len(task.train):
-        task.train = task.train.take(evenly_spaced(torch.arange(len(task.train)), count).tolist())
+    else:
+        task.train = task.train.evenly_spaced(count)
     if held_out:
         _hold_out(task, held_out)
     return task
@@ -55,12 +55,12 @@ def _hold_out(task: Any, share: float) -> None:
     count = int(share * total)
     if count < 1:
         raise ValueError(f"held_out: found {share} of {total} images, allowed: at least one image")
-    held = evenly_spaced(torch.arange(total), count)
+    held = evenly_spaced_places(total, count)
     rest = torch.ones(total, dtype=torch.bool)
     rest[held] = False
     kept = rest.nonzero().flatten()
     if folder:
-        task.tested, task.train = task.train.take(held.tolist()), task.train.take(kept.tolist())
+        task.tested, task.train = task.train.take(held), task.train.take(kept.tolist())
         task.test_labels = task.tested.labels
         return
     task.test_images, task.test_labels = task.images[held].cpu(), task.labels[held].cpu()
@@ -115,13 +115,13 @@ def plain_images(task: Any) -> Iterator[Tensor]:
         return
     import numpy as np
 
-    from relearn.data.imagenet_folder import central, decode_rgb
+    from relearn.data.imagenet_folder import central, decode_rgb, decoding_threads
     from relearn.steps.tasks.folder import RESIZE
 
     def one(path: Path) -> Tensor:
         image = central(decode_rgb(path), size=task.size, resize=round(task.size * RESIZE))
         return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
-    with ThreadPoolExecutor(task.workers) as pool:
+    with ThreadPoolExecutor(decoding_threads()) as pool:
         for start in range(0, len(task.train), CHUNK):
             yield torch.stack(list(pool.map(one, task.train.files[start : start + CHUNK])))

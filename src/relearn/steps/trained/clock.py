@@ -40,6 +40,10 @@ class Clock:
 
         return counted
 
+    def per_step(self) -> dict[str, float]:
+        """``step_s``, the mean time of a step; nothing if the training had already finished before a restart."""
+        return {"step_s": self.spent / self.steps} if self.steps else {}
+
     def _now(self) -> float:
         if not self.cuda:
             return time.process_time()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
+
+from relearn.steps.trained.classes import class_error
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -13,11 +14,9 @@ if TYPE_CHECKING:
 
 def guess_error(logits: Tensor, targets: Tensor) -> Tensor:
     """Mean cross entropy in nats over the masked tokens, from logits (K, V) and targets (B, n), in single precision at least."""
-    from torch.nn.functional import cross_entropy
-
     from relearn.data.masked_batches import NONE
 
-    return cross_entropy(logits if logits.element_size() > 2 else logits.float(), targets[targets != NONE])
+    return class_error(logits, targets[targets != NONE])
 
 
 def terms(targets: Tensor) -> Tensor:
@@ -32,16 +31,9 @@ def guess_loss(model: Any, batches: TokenBatches, precision: str) -> float:
     import torch
 
     total = count = 0.0
-    with torch.no_grad(), autocast(batches, precision):
+    kind = torch.device(batches.device).type
+    with torch.no_grad(), torch.autocast(kind, torch.bfloat16, enabled=precision == "bf16"):
         for given, targets in batches.in_order():
             here = float(terms(targets))
             total, count = total + here * float(guess_error(model(*given), targets)), count + here
     return total / count
-
-
-def autocast(batches: TokenBatches, precision: str) -> Any:
-    """Return autocast to bfloat16 on the batches' device if ``precision`` is bf16, otherwise a null context."""
-    import torch
-
-    kind = torch.device(batches.device).type
-    return torch.autocast(kind, torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from relearn.runs.settings import picked
 from relearn.steps.trained.spacing import spacing
 
 FEWEST_STEPS = 50  # between two checkpoints
@@ -32,12 +33,7 @@ class Recipe:
         """The arguments of `fit`."""
         row, every = spacing(self.steps, self.evaluations)
         return {
-            "steps": self.steps,
-            "lr": self.lr,
-            "weight_decay": self.weight_decay,
-            "schedule": self.schedule,
-            "warmup_steps": self.warmup_steps,
-            "clip_norm": self.clip_norm,
+            **picked(self, "steps", "lr", "weight_decay", "schedule", "warmup_steps", "clip_norm"),
             "evaluate_every": every,
             "history_steps": row,
             "checkpoint_steps": max(FEWEST_STEPS, self.steps // 10),
@@ -69,11 +65,7 @@ class SgdEpochs:
     def fit_arguments(self) -> dict[str, Any]:
         """The arguments of `fit`."""
         return {
-            "epochs": self.epochs,
-            "lr": self.lr,
-            "momentum": self.momentum,
-            "weight_decay": self.weight_decay,
-            "schedule": self.schedule,
+            **picked(self, "epochs", "lr", "momentum", "weight_decay", "schedule"),
             "milestones": (self.epochs // 2, self.epochs * 3 // 4),
             "optimizer": "sgd",
             "checkpoint_every": max(1, self.epochs // 10),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from relearn.data.text_lines import text_module_of
+from relearn.data import TEXTS, module_of
 from relearn.studies.family import Family, Needs
 from relearn.studies.l2_attention.recipes import WARMUP, recipes_of, trained_name
 
@@ -61,7 +61,7 @@ def _lines(planned: Planned, own: Mapping[str, Any]) -> Family:
         cells=[{}],
         labels={"dataset": dataset},
         settings=own["characters"],
-        modules=[text_module_of(dataset)],
+        modules=[module_of(dataset, TEXTS, "text")],
         outputs={"characters": "characters.safetensors"},
         needs=Needs(mem_mb=4000, minutes=60, gpu=0),
     )

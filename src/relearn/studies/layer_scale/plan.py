@@ -23,8 +23,9 @@ SMALLEST = 1.0e-6
 
 def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     """The families of runs, by step."""
-    planned = partial(Family, study="layer_scale", scale=scale)
     own = params["layer_scale"]
+    modules = vision.modules_behind(params, "layer_scale", NETWORK)
+    trainings = partial(vision.trainings, params, scale, "layer_scale", modules=modules)
     grid = own["grid"]
     drop_paths, class_tokens = grid["drop_paths"], grid["class_tokens"]
 
@@ -65,8 +66,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         *(_cell("drop_path", name, drop_paths["depth"]) for name in drop_paths["variants"]),
         *(_cell("class_token", name, class_tokens["depth"]) for name in class_tokens["variants"]),
     ]
-    tune = planned(
-        step="train_vision",
+    tune = trainings(
         folder="tuning/{of}/{variant}/depth{depth}/rate{rate}",
         cells=[
             {"of": cell["suite"], "variant": cell["variant"], "depth": cell["depth"], "rate": f"{rate:g}"}
@@ -75,20 +75,13 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         ],
         seeds=own["seeds"][:1],
         labels={"suite": "tuning"},
-        inputs={"data": vision.images_path(params, scale, "layer_scale")},
         settings=tried,
-        modules=vision.modules_behind(params, "layer_scale", NETWORK),
-        outputs=vision.TRAINED,
-        needs=vision.training_needs(params, "layer_scale"),
         constraints={"of": SUITES, "depth": r"\d+", "rate": DECIMAL},
     )
 
     def rates(suite: str, variant: str, depth: str, seed: str) -> list[str]:
         """The paths are the same for every seed: rates are tried with the first seed only."""
-        return [
-            tune.path(of=suite, variant=variant, depth=depth, rate=f"{rate:g}", seed=own["seeds"][0])
-            for rate in tuning["rates"]
-        ]
+        return tune.paths(of=suite, variant=variant, depth=depth)
 
     def seeds(suite: str, variant: str, depth: str) -> list[int]:
         more = [
@@ -99,17 +92,12 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         ]
         return [*own["seeds"], *more]
 
-    train = planned(
-        step="train_vision",
+    train = trainings(
         folder="{suite}/{variant}/depth{depth}",
         cells=cells,
-        seeds=own["seeds"],
         cell_seeds=seeds,
-        inputs={"data": vision.images_path(params, scale, "layer_scale"), "rates": rates},
+        inputs={"rates": rates},
         settings=settings,
-        modules=vision.modules_behind(params, "layer_scale", NETWORK),
-        outputs=vision.TRAINED,
-        needs=vision.training_needs(params, "layer_scale"),
         constraints={"suite": SUITES, "depth": r"\d+"},
     )
 
@@ -118,21 +106,15 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         groups = [one for one in grid["given_rates"] if (one["residual"], one["depth"], one["lr"]) == wanted]
         return [seed for group in groups for seed in group["seeds"]]
 
-    given = planned(
-        step="train_vision",
+    given = trainings(
         folder="given_rate/{variant}/depth{depth}/rate{rate}",
         cells=[
             {"variant": one["residual"], "depth": str(one["depth"]), "rate": str(one["lr"])}
             for one in grid["given_rates"]
         ],
-        seeds=own["seeds"],
         cell_seeds=given_seeds,
         labels={"suite": "given_rate"},
-        inputs={"data": vision.images_path(params, scale, "layer_scale")},
         settings=lambda variant, depth, rate: {**settings("residual", variant, depth), "lr": float(rate)},
-        modules=vision.modules_behind(params, "layer_scale", NETWORK),
-        outputs=vision.TRAINED,
-        needs=vision.training_needs(params, "layer_scale"),
         constraints={"depth": r"\d+", "rate": DECIMAL},
     )
     return {

@@ -118,18 +118,15 @@ def _train(params: Mapping[str, Any], scale: str) -> Family:
     cells = [{"suite": "ablation", "variant": name} for name in grid["ablation"]["variants"]]
     pairs = [*grid["pairs"]["networks"], *grid["constrained"]["networks"]]  # a network twice is one run
     cells += [{"suite": PAIRS, "variant": name} for name in pairs]
-    return Family(
-        study=STUDY,
-        step="train_vision",
-        scale=scale,
+    return vision.trainings(
+        params,
+        scale,
+        STUDY,
         folder="{suite}/{variant}",
         cells=cells,
-        seeds=own["seeds"],
-        inputs={"data": vision.images_path(params, scale, STUDY)},
         settings=settings,
         modules=lambda suite, variant: vision.modules_behind(params, STUDY, network_of(suite, variant)[0]),
         outputs=vision.TRAINED | (vision.AVERAGED if averaged else {}),
-        needs=vision.training_needs(params, STUDY),
         constraints={"suite": "ablation|pairs"},
     )
 

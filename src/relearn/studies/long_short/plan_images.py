@@ -35,7 +35,6 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     """Families for images, training, patch similarity, throughput and counts."""
     planned = partial(Family, study=STUDY, scale=scale)
     own, folder = params[STUDY], vision.from_folder(params, STUDY)
-    data = vision.images_path(params, scale, STUDY)
 
     def sized(network: str) -> dict[str, Any]:
         return scaled(network, own["network"], published_windows=folder)
@@ -58,25 +57,23 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             "pairs": timed["repeats"],
         }
 
-    train = planned(
-        step="train_vision",
+    train = vision.trainings(
+        params,
+        scale,
+        STUDY,
         folder="{network}",
         cells=[{"network": name} for name in own["grid"]["networks"]],
-        seeds=own["seeds"],
-        inputs={"data": data},
         settings=training,
         modules=lambda network: vision.modules_behind(params, STUDY, NAMES[network]),
-        outputs=vision.TRAINED,
-        needs=vision.training_needs(params, STUDY),
     )
     similarity = planned(
         step="patch_similarity",
         folder="{network}",
         cells=[{"network": name} for name in own["grid"]["similarity"]],
         seeds=own["seeds"],
-        inputs={"data": data, "network": train.files["network"]},
+        inputs={**train.inputs, "network": train.files["network"]},
         settings={"task": "folder" if folder else "images", **own["patch_similarity"]},
-        modules=lambda network: vision.modules_behind(params, STUDY, NAMES[network]),
+        modules=train.modules,
         outputs={"rows": "similarity.csv"},
         needs=Needs(mem_mb=8000, minutes=240),
     )

@@ -32,7 +32,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         needs=Needs(mem_mb=8000, minutes=480, gpu=0),
         constraints=TASK,
     )
-    tasks, tuning_seeds = own["train_lra"]["tasks"], own["train_lra"]["tuning_seeds"]
+    tasks = own["train_lra"]["tasks"]
     trained = partial(
         planned,
         step="train_lra",
@@ -48,7 +48,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             for attention in tasks[task]["attentions"]
             for rate in tasks[task]["rates"]
         ],
-        seeds=tuning_seeds,
+        seeds=own["train_lra"]["tuning_seeds"],
         inputs={"data": lambda of, seed, **_: prepare.path("data", task=of, seed=data_seed)},
         settings=lambda of, attention, tried: {
             **training_settings(own, of, attention),
@@ -67,11 +67,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         seeds=own["train_lra"]["seeds"] or own["seeds"],
         inputs={
             "data": prepare.files["data"].replace("{seed}", str(data_seed)),
-            "tried": lambda task, attention, seed: [
-                tune.path(of=task, attention=attention, tried=f"lr{rate:g}", seed=tuning_seed)
-                for rate in tasks[task]["rates"]
-                for tuning_seed in tuning_seeds
-            ],
+            "tried": lambda task, attention, seed: tune.paths(of=task, attention=attention),
         },
         settings=partial(training_settings, own),
         modules=lambda task, attention: [attention_module(attention)],

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from relearn.data.streams import stream_module_of
+from relearn.data import module_of
+from relearn.data.streams import STREAMS
 from relearn.studies.family import Family, Needs
 
 STUDY = "long_short"
@@ -26,7 +27,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         cells=[{"dataset": name} for name in own["prepare_char_stream"]["datasets"]],
         seeds=[0],
         settings=lambda dataset: {"dataset": dataset, "characters": own["prepare_char_stream"]["characters"]},
-        modules=lambda dataset: [stream_module_of(dataset)],
+        modules=lambda dataset: [module_of(dataset, STREAMS, "stream")],
         outputs={"stream": "stream.safetensors"},
         needs=Needs(mem_mb=4000, minutes=120, gpu=0),
         constraints=DATASET,

@@ -88,16 +88,15 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             return []
         return [pretrain.path("network", network=variant.removesuffix(PRETRAINED), seed=seed)]
 
-    train = planned(
-        step="train_vision",
+    train = vision.trainings(
+        params,
+        scale,
+        STUDY,
         folder="{variant}/depth{depth}",
         cells=cells,
-        seeds=own["seeds"],
-        inputs={"data": vision.images_path(params, scale, STUDY), "weights": weights},
+        inputs={"weights": weights},
         settings=settings,
         modules=vision.modules_behind(params, STUDY, "lrformer_depth12"),
-        outputs=vision.TRAINED,
-        needs=vision.training_needs(params, STUDY),
         constraints={"variant": "(?!pretraining)[a-z_]+", "depth": r"\d+"},
     )
     evaluate = planned(

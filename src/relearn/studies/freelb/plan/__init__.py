@@ -107,8 +107,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
 
     def tried(encoder: str, task: str, method: str, seed: str) -> list[str]:
         """The records used to choose rate and radius; they have separate seeds, so they are the same for every seed of a run."""
-        cells = candidates(encoder, task, CHOSEN_BY.get(method, method))
-        return [tune.path(**cell, seed=seed) for cell in cells for seed in decisive["tuning_seeds"]]
+        return tune.paths(encoder=encoder, task=task, method=CHOSEN_BY.get(method, method))
 
     def run_seeds(encoder: str, task: str, **_: str) -> list[int]:
         return seeds_of(own, encoder, task)

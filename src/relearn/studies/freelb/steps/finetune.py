@@ -112,7 +112,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
 
     from relearn.data.sentence_batches import SentenceBatches
     from relearn.models import sentence_encoder_files as files
-    from relearn.steps.csv_rows import write_rows
+    from relearn.steps.csv_rows import write_history, write_rows
     from relearn.steps.trained.best import Best
     from relearn.steps.trained.seed import seed_of
     from relearn.steps.trained.train import train
@@ -196,12 +196,10 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     if ended.outcome != "diverged":
         metrics["last_score_frac"] = fitted.history[-1]["dev_score_frac"]
         metrics[LOSSES[kind]] = fitted.history[-1]["loss"]
-        if clock.steps:  # 0 if the training had already finished before a restart
-            metrics["step_s"] = clock.spent / clock.steps
+        metrics |= clock.per_step()
         if not learned(task.metric, found["dev"], chance, len(task.dev)):
             ended.not_converged("dev not better than a constant answer")
-    history = ({key: row.get(key) for key in HISTORY} for row in fitted.history)
-    write_rows(run.output("history.csv"), HISTORY, history)
+    write_history(run, HISTORY, fitted.history)
     answers = {
         name: part for name, part in parts.items() if name != APART
     }  # the answers to held-out samples are not needed

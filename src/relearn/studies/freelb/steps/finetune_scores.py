@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from relearn.steps.trained.chance import ERRORS, above_chance
+from relearn.steps.trained.classes import class_error
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,13 +20,6 @@ LOSSES = {
     "ranking": "train_loss_nats",
     "regression": "train_squared_error",
 }
-
-
-def class_error(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross entropy in nats of (B, C) logits and (B,) labels, in single precision or better; C counts classes or candidates."""
-    from torch.nn.functional import cross_entropy
-
-    return cross_entropy(logits if logits.element_size() > 2 else logits.float(), labels)
 
 
 def squared_error(values: Tensor, labels: Tensor) -> Tensor:
@@ -43,14 +37,11 @@ def loss_of(kind: str) -> Any:
 
 def predict(model: Any, batches: SentenceBatches, precision: str) -> list[list[float]] | None:
     """The outputs for each sample in order: class logits, a value, or candidate scores; None if any output is not finite."""
-    import contextlib
-
     import torch
 
     found: list[list[float]] = []
     kind = next(model.parameters()).device.type
-    mixed: Any = torch.autocast(kind, torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
-    with torch.no_grad(), mixed:
+    with torch.no_grad(), torch.autocast(kind, torch.bfloat16, enabled=precision == "bf16"):
         for given, _ in batches.in_order():
             out = model(*given).float().cpu()
             if not out.isfinite().all():

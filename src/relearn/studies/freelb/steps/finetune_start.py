@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relearn.runs.settings import plain
+from relearn.runs.settings import picked, plain
 from relearn.studies.freelb.steps.adversaries import strategy_of
 
 if TYPE_CHECKING:
@@ -205,14 +205,8 @@ def sizes(own: Encoder, tokenizer: SentenceTokenizer) -> dict[str, Any]:
 
     return configuration(
         own.family,
-        layers=own.layers,
-        dim=own.dim,
-        heads=own.heads,
-        ffn=own.ffn,
-        embedding_dim=own.embedding_dim,
-        dropout=own.dropout,
-        attention_dropout=own.attention_dropout,
-        max_length=own.max_length,
+        **picked(own, "layers", "dim", "heads", "ffn", "embedding_dim"),
+        **picked(own, "dropout", "attention_dropout", "max_length"),
         vocabulary=len(tokenizer),
         special={"bos": tokenizer.bos, "pad": tokenizer.pad, "eos": tokenizer.eos},
     )

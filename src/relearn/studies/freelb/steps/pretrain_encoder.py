@@ -63,7 +63,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     from relearn.data.sentence_vocabulary import train as learn_vocabulary
     from relearn.models import sentence_encoder_files as files
     from relearn.models.sentence_encoder import guesser
-    from relearn.steps.csv_rows import write_rows
+    from relearn.steps.csv_rows import write_history
     from relearn.steps.trained.best import Best
     from relearn.steps.trained.masked_tokens import guess_error, guess_loss, terms
     from relearn.steps.trained.seed import seed_of
@@ -124,11 +124,8 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     }
     if ended.outcome != "diverged":
         metrics["train_loss_nats"] = history[-1]["loss"]
-        if clock.steps:  # 0 if the training had already finished before a restart
-            metrics["step_s"] = clock.spent / clock.steps
-    write_rows(
-        run.output("history.csv"), HISTORY, ({key: row.get(key) for key in HISTORY} for row in history)
-    )
+        metrics |= clock.per_step()
+    write_history(run, HISTORY, history)
     best.copy_to(run.output("encoder.safetensors"))
     counts = f"{len(texts['train'])} texts, {len(texts['valid'])} held out; {len(tokenizer)} tokens"
     run.finish(
@@ -146,6 +143,7 @@ def corpus(settings: Corpus) -> tuple[dict[str, list[str]], dict[str, Any]]:
     """
     from importlib import import_module
 
+    from relearn.data.evenly_spaced import evenly_spaced_rows
     from relearn.data.mirror import mirror_of
 
     name, count = settings.dataset, settings.samples
@@ -160,11 +158,5 @@ def corpus(settings: Corpus) -> tuple[dict[str, list[str]], dict[str, Any]]:
         }
     else:
         parts = {"train": list(found.train), "valid": list(found.valid)}
-    return {"train": spread(parts["train"], count), "valid": spread(parts["valid"], VALID)}, found.source
-
-
-def spread(texts: list[str], count: int) -> list[str]:
-    """At most ``count`` texts, evenly spaced; 0: all."""
-    if count == 0 or len(texts) <= count:
-        return texts
-    return [texts[place * len(texts) // count] for place in range(count)]
+    most = {"train": count, "valid": VALID}
+    return {part: evenly_spaced_rows(texts, most[part]) for part, texts in parts.items()}, found.source

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.runs.settings import picked
 from relearn.steps.tasks import OnImages
 from relearn.steps.trained.recipe import SgdEpochs
 from relearn.studies.freelb.steps.adversaries import ImageMethod, passes_of, replays_of, strategy_of
@@ -78,7 +79,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     from relearn.methods.batch_source import Resident
     from relearn.methods.free_at import Replayed
     from relearn.models import files
-    from relearn.steps.csv_rows import write_rows
+    from relearn.steps.csv_rows import write_history, write_rows
     from relearn.steps.tasks.images import Images
     from relearn.steps.trained.chance import above_chance, most_frequent
     from relearn.steps.trained.seed import seed_of
@@ -135,14 +136,9 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
             ended.not_converged("accuracy not better than that of a constant answer")
     if fitted.history:
         metrics["train_loss_nats"] = fitted.history[-1]["loss"]
-    if clock.steps:
-        metrics["step_s"] = clock.spent / clock.steps
+    metrics |= clock.per_step()
     files.save(net, run.output("weights.safetensors"), net.description)  # type: ignore[arg-type]
-    write_rows(
-        run.output("history.csv"),
-        HISTORY,
-        ({name: row.get(name) for name in HISTORY} for row in fitted.history),
-    )
+    write_history(run, HISTORY, fitted.history)
     write_rows(run.output("answers.csv"), ANSWERS, answers(logits, task.test_labels, fooled))
     run.finish(
         {key: value for key, value in metrics.items() if math.isfinite(value)},
@@ -163,10 +159,7 @@ def attacked(net: Any, task: Any, attack: Attack, seed: int, precision: str) -> 
         net,
         task.test_images[places],
         task.test_labels[places],
-        eps=attack.eps,
-        step_size=attack.step_size,
-        steps=attack.steps,
-        restarts=attack.restarts,
+        **picked(attack, "eps", "step_size", "steps", "restarts"),
         seed=seed,
         batch=CHUNK,
         precision=precision,

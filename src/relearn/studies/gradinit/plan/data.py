@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from relearn.data import CORPORA, module_of
 from relearn.data.class_folders import root_of, sha256_of
-from relearn.data.sentence_pairs import corpus_module_of
 from relearn.studies import vision
 from relearn.studies.family import Family, Needs
 
@@ -40,7 +40,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         folder="{dataset}",
         cells=[{"dataset": own["corpus"]["dataset"]}],
         settings=own["corpus"],
-        modules=lambda dataset: [corpus_module_of(dataset)],
+        modules=lambda dataset: [module_of(dataset, CORPORA, "corpus")],
         outputs={"corpus": "corpus.safetensors"},
         needs=Needs(mem_mb=4000, minutes=30, gpu=0),
     )

@@ -79,11 +79,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
 
     def tried(suite: str, network: str, initialisation: str, seed: str) -> list[str]:
         """The trainings that choose tau, the same for each seed."""
-        wanted = (network, initialisation) if suite == GRID else None
-        cells = [cell for cell in candidates if (cell["network"], cell["initialisation"]) == wanted]
-        return [
-            tune_train.path(**cell, seed=one) for cell in cells for one in tuning[initialisation]["seeds"]
-        ]
+        return tune_train.paths(network=network, initialisation=initialisation) if suite == GRID else []
 
     initialise = Family(
         study="gradinit",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from relearn.studies.family import Family, Needs
@@ -59,20 +60,12 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         for value in _values(name, tuning)
     ]
 
-    def tried(key: str, network: str, initialisation: str, recipe: str = "") -> list[str]:
+    def tried(key: str, seed: str, **labels: str) -> list[str]:
         """The trainings that choose ``tau`` or ``lr``, the same for each seed."""
-        wanted = {
-            "network": network,
-            "initialisation": initialisation,
-            **({"recipe": recipe} if recipe else {}),
-        }
-        cells = [cell for cell in candidates if wanted.items() <= cell.items()]
-        return [
-            tune_train.path(**cell, seed=seed)
-            for cell in cells
-            if cell["tried"].startswith(key)
-            for seed in tuning["seeds"]
+        values = [
+            value for value in dict.fromkeys(cell["tried"] for cell in candidates) if value.startswith(key)
         ]
+        return [path for value in values for path in tune_train.paths(**labels, tried=value)]
 
     initialise = Family(
         study="gradinit",
@@ -82,7 +75,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         cells=[_cell(name) for name in started],
         seeds=all_seeds,
         cell_seeds=seeds,
-        inputs={"data": corpus, "tried": lambda seed, **cell: tried("tau", **cell)},
+        inputs={"data": corpus, "tried": partial(tried, "tau")},
         settings=lambda network, initialisation: _initialise(own, network, initialisation),
         modules=lambda network, initialisation: [TASK, *modules_of(_method(initialisation), "xavier")],
         labels={"task": "translation"},
@@ -97,7 +90,7 @@ def families(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         inputs={
             "corpus": corpus,
             "start": initialise.files["weights"],
-            "tried": lambda seed, **cell: tried("lr", **cell),
+            "tried": partial(tried, "lr"),
         },
         settings=lambda network, initialisation, recipe: _train(own, initialisation, recipe),
         modules=(),

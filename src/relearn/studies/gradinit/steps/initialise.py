@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relearn.steps.csv_rows import write_rows
+from relearn.steps.csv_rows import write_history, write_rows
 from relearn.steps.tasks import OnFolder, OnImages, OnTranslation, open_task
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     rows = [(name, kinds.get(name, ""), scale) for name, scale in done.scales.items()]
     write_rows(run.output("scales.csv"), ("name", "shape", "scale"), rows)
     fields = list(dict.fromkeys(key for row in done.history for key in row)) or ["step"]
-    write_rows(run.output("history.csv"), fields, [[row.get(key) for key in fields] for row in done.history])
+    write_history(run, fields, done.history)
     iterations = float(done.history[-1]["step"]) if method in ITERATED and done.history else 0.0
     run.finish(
         {

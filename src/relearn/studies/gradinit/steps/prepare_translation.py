@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relearn.runs.settings import picked
+
 if TYPE_CHECKING:
     from relearn.runs.record import Run
 
@@ -40,14 +42,8 @@ def run(run: Run, settings: Settings, inputs: dict[str, list[Path]], device: str
 
     name = settings.dataset
     raw = load_pairs(name, folder=mirror_of(name))
-    prepared, metrics = prepare(
-        raw,
-        name=name,
-        vocabulary=settings.vocabulary,
-        max_length=settings.max_length,
-        train_pairs=settings.train_pairs,
-        test_pairs=settings.test_pairs,
-    )
+    sizes = picked(settings, "vocabulary", "max_length", "train_pairs", "test_pairs")
+    prepared, metrics = prepare(raw, name=name, **sizes)
     save_corpus(prepared, run.output("corpus.safetensors"))
     notes = ["source: " + json.dumps(raw.source, sort_keys=True)]
     if metrics["vocabulary_count"] < settings.vocabulary:

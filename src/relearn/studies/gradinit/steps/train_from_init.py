@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relearn.steps.csv_rows import write_rows
+from relearn.steps.csv_rows import write_history
 from relearn.steps.tasks import OnFolder, OnImages
 
 NEEDS_TORCH = True
@@ -76,7 +76,6 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     """See the module."""
     import torch
 
-    from relearn.data.evenly_spaced import evenly_spaced
     from relearn.measures.accuracy import accuracy
     from relearn.measures.embed import embed
     from relearn.methods.fit import fit
@@ -94,9 +93,8 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     seed = seed_of(run.labels, run.seed, "task", "network")  # same batches and augmentation for every start
     streamed = settings.task == "folder"  # images are decoded during training
     size = settings.batch_size
-    if streamed and settings.test_images:
-        places = evenly_spaced(torch.arange(len(task.tested)), settings.test_images)
-        task.tested = task.tested.take(places.tolist())
+    if streamed:
+        task.tested = task.tested.evenly_spaced(settings.test_images)
         task.test_labels = task.tested.labels
     count = settings.test_images or len(task.test_labels)
     test_images, test_labels = task.test_images[:count], task.test_labels[:count]
@@ -145,7 +143,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
         clock.stop()
     rows = fitted.history
     fields = list(dict.fromkeys(key for row in rows for key in row)) or ["epoch"]
-    write_rows(run.output("history.csv"), fields, [[row.get(key) for key in fields] for row in rows])
+    write_history(run, fields, rows)
     tested = [row["test_accuracy_frac"] for row in rows if "test_accuracy_frac" in row]
     reason = "loss not finite" if fitted.outcome == "diverged" else None
     if fitted.outcome == "ok" and rows and "test_accuracy_frac" not in rows[-1]:

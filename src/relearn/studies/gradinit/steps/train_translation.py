@@ -21,7 +21,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from relearn.steps.csv_rows import write_rows
+from relearn.runs.settings import picked
+from relearn.steps.csv_rows import write_history
 from relearn.steps.trained.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -99,10 +100,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
         evaluate=evaluate,
         judged_by="bleu",
         device=device,
-        optimizer=settings.optimizer,
-        betas=settings.betas,
-        momentum=settings.momentum,
-        schedule_steps=settings.schedule_steps,
+        **picked(settings, "optimizer", "betas", "momentum", "schedule_steps"),
         loss=partial(token_loss, smoothing=settings.label_smoothing),
         terms=tokens,
         seed=seed_of(run.labels, run.seed, "task", "network"),  # same order of batches for every start
@@ -119,8 +117,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     }
     kept = json.loads(best.read_bytes()) if best.exists() else empty
     write(run.output("hypotheses.txt"), "".join(f"{line}\n" for line in kept["outputs"]).encode())
-    rows = [[row.get(key) for key in COLUMNS] for row in fitted.history]
-    write_rows(run.output("history.csv"), COLUMNS, rows)
+    write_history(run, COLUMNS, fitted.history)
     tested = [row for row in fitted.history if "bleu" in row]
     metrics = {
         "bleu_best": kept["bleu"],

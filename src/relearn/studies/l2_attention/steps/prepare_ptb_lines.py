@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relearn.runs.settings import picked
+
 if TYPE_CHECKING:
     from relearn.runs.record import Run
 
@@ -44,14 +46,8 @@ def run(run: Run, settings: Settings, inputs: dict[str, list[Path]], device: str
 
     name = settings.dataset
     text = load_text(name, folder=mirror_of(name))
-    prepared, metrics = prepare(
-        text,
-        name=name,
-        max_length=settings.max_length,
-        train_sentences=settings.train_sentences,
-        valid_sentences=settings.valid_sentences,
-        test_sentences=settings.test_sentences,
-    )
+    sizes = picked(settings, "max_length", "train_sentences", "valid_sentences", "test_sentences")
+    prepared, metrics = prepare(text, name=name, **sizes)
     save_characters(prepared, run.output("characters.safetensors"))
     unigram, bigram = cross_entropies(
         prepared.flat("train"), prepared.flat("test"), vocabulary=prepared.vocabulary

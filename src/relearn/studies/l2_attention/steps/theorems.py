@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from relearn.runs.settings import picked
+
 Rows = list[dict[str, Any]]
 Examined = tuple[Sequence[str], Rows, dict[str, float]]
 
@@ -53,14 +55,7 @@ def theorem_3_1(settings: Theorem31, seed: int) -> Examined:
         "dp_bias": partial(DotProductAttention, bias=True),
         "l2_tied": partial(attention, "l2_tied"),
     }
-    rows = cases(
-        make,
-        lengths=settings.lengths,
-        dims=settings.dims,
-        heads=settings.heads,
-        spreads=settings.spreads,
-        seed=seed,
-    )
+    rows = cases(make, **picked(settings, "lengths", "dims", "heads", "spreads"), seed=seed)
     growth = {f"{kind}_growth_ratio": _growth(rows, kind, ("length", "dim")) for kind in ("dp", "dp_bias")}
     return COLUMNS, rows, {**growth, "dp_norm_max": _most(rows, "dp"), **_shared(rows)}
 
@@ -79,14 +74,8 @@ def masks(settings: Masks, seed: int) -> Examined:
     from relearn.layers.attention_kinds import attention
     from relearn.measures.attention_cases.masks import COLUMNS, cases
 
-    rows = cases(
-        partial(attention, "l2_tied"),
-        lengths=settings.lengths,
-        dims=settings.dims,
-        heads=settings.heads,
-        spreads=settings.spreads,
-        seed=seed,
-    )
+    tied = partial(attention, "l2_tied")
+    rows = cases(tied, **picked(settings, "lengths", "dims", "heads", "spreads"), seed=seed)
     return (
         COLUMNS,
         rows,

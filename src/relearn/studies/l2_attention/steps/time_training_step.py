@@ -20,16 +20,15 @@ the number of positions of the batch.
 
 from __future__ import annotations
 
-import contextlib
-import csv
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from relearn.steps.trained.step_time import timed
+from relearn.steps.csv_rows import write_rows
+from relearn.steps.trained.step_time import clock_of, in_turns
 
 if TYPE_CHECKING:
     import torch
@@ -86,37 +85,27 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     metrics: dict[str, float] = {}
     with Progress(f"time_training_step {settings.attention}") as progress:
         for layers in depths:
-            own, dp = (
+            both = [
                 training_step(network(attention=kind, layers=layers), batch, device, precision)
                 for kind in (settings.attention, "dp")
-            )
-            own()
-            dp()
-            here = []
-            for pair in range(pairs):
-                if pair % 2:
-                    dp_s = timed(dp, device)
-                    own_s = timed(own, device)
-                else:
-                    own_s = timed(own, device)
-                    dp_s = timed(dp, device)
-                here.append({"layers": layers, "pair": pair, "own_s": own_s, "dp_s": dp_s})
-                progress(len(rows) + len(here), pairs * len(depths))
+            ]
+            here = [
+                {"layers": layers, "pair": pair, "own_s": own_s, "dp_s": dp_s}
+                for pair, (own_s, dp_s) in enumerate(in_turns(both, pairs, device))
+            ]
             rows += here
+            progress(len(rows), pairs * len(depths))
             step = statistics.median(row["own_s"] for row in here)
             metrics[f"layers{layers}_step_s"] = step
             metrics[f"layers{layers}_epoch_s"] = step * lines.batches_per_epoch
             metrics[f"layers{layers}_dp_ratio"] = statistics.median(
                 row["own_s"] / row["dp_s"] for row in here
             )
-    with run.output("times.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
+    write_rows(run.output("times.csv"), COLUMNS, rows)
     metrics |= {"steps_count": lines.batches_per_epoch, "length_count": batch[0].shape[1]}
-    what = "wall time, synchronised" if device.startswith("cuda") else "CPU time of the process"
     run.finish(
-        metrics, notes=[f"{what}; a batch of {batch[0].shape[0]} lines and {batch[0].shape[1]} places"]
+        metrics,
+        notes=[f"{clock_of(device)}; a batch of {batch[0].shape[0]} lines and {batch[0].shape[1]} places"],
     )
 
 
@@ -138,15 +127,11 @@ def training_step(net: torch.nn.Module, batch: Batch, device: str, precision: st
     net.to(device).train()
     optimiser = torch.optim.Adam(net.parameters(), lr=1e-6)
     tokens, targets = batch
-    autocast: Any = contextlib.nullcontext
-    if precision == "bf16":
-
-        def autocast() -> Any:
-            return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)
+    kind, mixed = torch.device(device).type, precision == "bf16"
 
     def step() -> None:
         optimiser.zero_grad(set_to_none=True)
-        with autocast():
+        with torch.autocast(kind, torch.bfloat16, enabled=mixed):
             loss = token_loss(net(tokens), targets, smoothing=0.0)
         loss.backward()
         optimiser.step()

@@ -40,6 +40,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.runs.settings import picked
 from relearn.steps.trained.recipe import AdamRecipe
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     from relearn.data.ngrams import cross_entropies
     from relearn.methods.token_loss import token_loss, tokens
     from relearn.models import character_lm
-    from relearn.steps.csv_rows import write_rows
+    from relearn.steps.csv_rows import write_history
     from relearn.steps.trained.best import Best
     from relearn.steps.trained.seed import seed_of
     from relearn.steps.trained.train import train
@@ -141,16 +142,14 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
         seed=seed_of(run.labels, run.seed, "layers", "recipe"),  # the same batches for every attention
         precision=precision,
     )
-    history, clock = ended.fitted.history, ended.clock
+    history = ended.fitted.history
     measured = [row for row in history if "valid_nll_nats" in row]
     if not measured:
         net.load_state_dict(start)
         with torch.no_grad():
             measured = [{"epoch": 0.0, "step": 0.0, **evaluate(net.eval())}]
         history = [*measured, *history]
-    write_rows(
-        run.output("history.csv"), COLUMNS, ({name: row.get(name) for name in COLUMNS} for row in history)
-    )
+    write_history(run, COLUMNS, history)
     weights = run.output("weights.safetensors")
     best.copy_to(weights)
     found = summary(measured)
@@ -169,9 +168,8 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
         "train_nll_first_nats": first,
         "steps_count": float(ended.fitted.steps),
         "parameters_count": float(sum(parameter.numel() for parameter in net.parameters())),
+        **ended.clock.per_step(),
     }
-    if clock.steps:  # 0 if the training had already finished before a restart
-        metrics["step_s"] = clock.spent / clock.steps
     run.finish(
         metrics,
         **ended.finish(),
@@ -203,20 +201,9 @@ def network(settings: Settings, prepared: PreparedCharacters) -> CharacterTransf
         raise ValueError(
             f"max_length: {settings.max_length} (allowed: at least {prepared.max_length}, as {prepared.dataset} was prepared)"
         )
-    return create(
-        attention=settings.attention,
-        layers=settings.layers,
-        dim=settings.dim,
-        heads=settings.heads,
-        ffn=settings.ffn,
-        dropout=settings.dropout,
-        norm=settings.norm,
-        init_scale=settings.init_scale,
-        glorot=settings.glorot,
-        vocabulary=prepared.vocabulary,
-        max_length=settings.max_length + 1,
-        small_start=settings.small_start,
-    )
+    sizes = picked(settings, "attention", "layers", "dim", "heads", "ffn", "dropout", "norm")
+    start = picked(settings, "init_scale", "glorot", "small_start")
+    return create(vocabulary=prepared.vocabulary, max_length=settings.max_length + 1, **sizes, **start)
 
 
 def summary(measured: list[dict[str, float]]) -> dict[str, float]:
@@ -246,10 +233,11 @@ def nll(net: torch.nn.Module, lines: CharacterBatches) -> float:
 
 def some(prepared: PreparedCharacters, part: str, count: int) -> Any:
     """At most ``count`` lines of a part, evenly spaced."""
+    from relearn.data.evenly_spaced import evenly_spaced_places
     from relearn.data.token_batches import Ragged
 
     lines = prepared.part(part)
-    rows = range(len(lines)) if len(lines) <= count else [i * len(lines) // count for i in range(count)]
+    rows = evenly_spaced_places(len(lines), count)
     return Ragged.of([lines[row].tolist() for row in rows])
 
 
@@ -270,13 +258,9 @@ def recipe_of(settings: Settings) -> AdamRecipe:
     if (lr is None) == (gamma is None):
         raise ValueError(f"lr, gamma: found {lr} and {gamma} (allowed: one of the two)")
     return AdamRecipe(
-        steps=settings.steps,
-        evaluations=settings.evaluations,
         lr=lr or vaswani_peak(gamma or 0.0, settings.dim, warmup),
         weight_decay=0.0,
         schedule=schedule,
         warmup_steps=warmup,
-        clip_norm=settings.clip_norm,
-        betas=settings.betas,
-        adam_eps=settings.adam_eps,
+        **picked(settings, "steps", "evaluations", "clip_norm", "betas", "adam_eps"),
     )

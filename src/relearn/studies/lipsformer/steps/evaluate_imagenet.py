@@ -15,13 +15,12 @@ without a ReaL label count for val but not for real.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relearn.runs.settings import rest
+from relearn.runs.settings import picked, rest
 from relearn.steps.csv_rows import write_rows
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     for name, folder in (("val", settings.val), ("v2", settings.v2)):
         if folder is None:
             continue
-        images = _some(_found(folder, classes), settings.test_images)
+        images = _found(folder, classes).evenly_spaced(settings.test_images)
         # before the pass over all images, so that unusable file names fail at once
         real = None
         if name == "val" and settings.real:
@@ -101,9 +100,7 @@ def network(settings: Settings, weights: Path) -> VisionClassifier:
     return checkpoints.load(
         name,
         weights,
-        classes=settings.classes,
-        size=settings.size,
-        average=settings.average,
+        **picked(settings, "classes", "size", "average"),
         **settings.network.arguments,
     )
 
@@ -115,18 +112,14 @@ def predictions(
     import torch
 
     from relearn.data.central_crops import batches
+    from relearn.data.imagenet_folder import decoding_threads
     from relearn.runs.console import Progress
 
-    own = getattr(os, "sched_getaffinity", None)
-    workers = max(2, min(16, len(own(0)) if own else os.cpu_count() or 2))
     where, found, done = next(net.parameters()).device, [], 0
     cropped = batches(
         images,
-        size=settings.size,
-        crop_ratio=settings.crop_ratio,
-        interpolation=settings.interpolation,
-        batch_size=settings.batch_size,
-        workers=workers,
+        **picked(settings, "size", "crop_ratio", "interpolation", "batch_size"),
+        workers=decoding_threads(),
     )
     with Progress("evaluate_imagenet") as progress, torch.inference_mode():
         for pixels, _ in cropped:
@@ -163,10 +156,3 @@ def _found(name: str, classes: int) -> Listing:
             f"{name}: no such images here; allowed: RELEARN_MIRROR names a folder that holds {name}/<class>/*.JPEG"
         )
     return label_by_class(folder, classes=classes)
-
-
-def _some(images: Listing, count: int) -> Listing:
-    """``count`` evenly spaced images; a listing is sorted by class, so its first images have few classes."""
-    if not 0 < count < len(images):
-        return images
-    return images.take([number * len(images) // count for number in range(count)])

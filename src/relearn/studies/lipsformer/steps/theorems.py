@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from relearn.runs.settings import picked
 from relearn.steps.bound_shares import shares
 
 if TYPE_CHECKING:
@@ -65,16 +66,8 @@ def theorem_1(settings: Theorem1, seed: int) -> Examined:
     def make(dim: int, heads: int, tau: float, eps: float) -> CosineAttention:
         return CosineAttention(dim, heads, tau=tau, eps=eps, project=False, average_heads=False)
 
-    rows = cases(
-        make,
-        lengths=settings.lengths,
-        dims=settings.dims,
-        heads=settings.heads,
-        taus=settings.taus,
-        spreads=settings.spreads,
-        steps=settings.steps,
-        seed=seed,
-    )
+    sizes = picked(settings, "lengths", "dims", "heads", "taus", "spreads", "steps")
+    rows = cases(make, **sizes, seed=seed)
     for name, net in _networks(settings.networks, seed):
         rows += attention(name, net, spreads=settings.spreads, iterations=settings.iterations, seed=seed)
     return _with_network(COLUMNS, rows), rows, shares(rows, bound="tight", printed="printed")
@@ -91,15 +84,7 @@ def theorem_2(settings: Theorem2, seed: int) -> Examined:
         return CosineAttention(dim, heads, tau=settings.tau, eps=eps)
 
     parts = Parts(attention=attention, norm=CenterNorm, join=WeightedResidual)
-    rows = cases(
-        parts,
-        blocks=settings.blocks,
-        lengths=settings.lengths,
-        dims=settings.dims,
-        heads=settings.heads,
-        eps=settings.eps,
-        seed=seed,
-    )
+    rows = cases(parts, **picked(settings, "blocks", "lengths", "dims", "heads", "eps"), seed=seed)
     rows += [
         stack(name, net, iterations=settings.iterations, seed=seed)
         for name, net in _networks(settings.networks, seed)

@@ -34,7 +34,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relearn.steps.trained.step_time import timed
+from relearn.steps.trained.step_time import clock_of, timed
 from relearn.studies.long_short.steps.cost_cases import (
     CURVES,
     CurveCase,
@@ -43,6 +43,7 @@ from relearn.studies.long_short.steps.cost_cases import (
     LatencyCase,
     LatencySettings,
     LatencySizes,
+    sizes_of,
 )
 
 NEEDS_TORCH = True
@@ -70,10 +71,9 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
             for row in rows
             for mode in ("forward", "train")
         }
-    what = "wall time, synchronised" if device.startswith("cuda") else "CPU time of the process"
     run.finish(
         {key: value for key, value in metrics.items() if value is not None},
-        notes=[f"{what}; median of {settings.repeats} rounds; {precision}; random tokens"],
+        notes=[f"{clock_of(device)}; median of {settings.repeats} rounds; {precision}; random tokens"],
     )
 
 
@@ -96,16 +96,7 @@ def curve(settings: CurveSettings, common: Mapping[str, Any]) -> list[dict[str, 
         raise ValueError(f"attentions: {', '.join(unknown)} (allowed: {', '.join(CURVES)})")
     if unknown := sorted(set(settings.longest) - set(settings.attentions)):
         raise ValueError(f"longest: {', '.join(unknown)} (allowed: {', '.join(settings.attentions)})")
-    sizes = CurveSizes(
-        layers=settings.layers,
-        dim=settings.dim,
-        heads=settings.heads,
-        ffn=settings.ffn,
-        vocabulary=settings.vocabulary,
-        window=settings.window,
-        segment=settings.segment,
-        rank=settings.rank,
-    )
+    sizes = sizes_of(CurveSizes, settings)
     cases = [
         CurveCase(**common, sizes=sizes, attention=attention, length=length, batch=batch)
         for attention in settings.attentions
@@ -143,14 +134,7 @@ def latency(settings: LatencySettings, common: Mapping[str, Any]) -> list[dict[s
     for key, found in (("tasks", settings.tasks), ("attentions", settings.attentions)):
         if not found:
             raise ValueError(f"{key}: none (allowed: at least one)")
-    sizes = LatencySizes(
-        layers=settings.layers,
-        dim=settings.dim,
-        heads=settings.heads,
-        ffn=settings.ffn,
-        vocabulary=settings.vocabulary,
-        classes=settings.classes,
-    )
+    sizes = sizes_of(LatencySizes, settings)
     cases = [
         LatencyCase(
             **common,

@@ -33,10 +33,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.runs.settings import picked
+from relearn.steps.trained.chance import BELOW, above_chance
+from relearn.steps.trained.classes import class_error, predict, share
 from relearn.steps.trained.masked_tokens import guess_error, guess_loss, terms
 from relearn.studies.long_short.steps.convert_start import (
     STAGES,
@@ -47,7 +50,6 @@ from relearn.studies.long_short.steps.convert_start import (
     start,
     token_batches,
 )
-from relearn.studies.long_short.steps.mlm_losses import CLASSES, accuracy, better, class_error, predict
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from relearn.methods.fit import Fitted
 
 NEEDS_TORCH = True
+CLASSES = 2
 HISTORY = ("stage", "step", "loss", "dev_accuracy_frac", "lr")
 
 
@@ -146,7 +149,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     def evaluate(model: Any) -> dict[str, float]:
         clock.stop()
         found = predict(model, valid, precision)
-        right = None if found is None else accuracy(found, valid.labels)
+        right = None if found is None else share(found, valid.labels)
         if right is not None:
             best.offer(model, right)
         clock.start()
@@ -164,7 +167,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
         if not best.file.exists():  # diverged before the first evaluation
             whole.load_state_dict(head)
             right = predict(whole.eval(), valid, precision)
-            best.keep(whole, math.nan if right is None else accuracy(right, valid.labels))
+            best.keep(whole, math.nan if right is None else share(right, valid.labels))
     else:  # a diverged encoder is not fine-tuned
         last = None
         best.keep(whole.eval(), 0.0)
@@ -180,9 +183,9 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
         "cut_frac": sum(len(row) == after for row in test.rows) / len(test),
     }
     if found is not None:
-        metrics["acc_frac"] = accuracy(found, test.labels)
+        metrics["acc_frac"] = share(found, test.labels)
     if last is not None:
-        metrics["last_acc_frac"] = accuracy(last, test.labels)
+        metrics["last_acc_frac"] = share(last, test.labels)
     dev = [row["dev_accuracy_frac"] for row in history if row["dev_accuracy_frac"] is not None]
     if dev:
         metrics["dev_acc_frac"] = max(dev)
@@ -191,8 +194,8 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
         learned = found is not None and better(metrics, chance, len(test))
         if outcome == "ok" and not learned:
             outcome, reason = "not_converged", "neither loss nor accuracy better than a constant answer"
-    if clock.steps and outcome != "diverged":
-        metrics["step_s"] = clock.spent / clock.steps
+    if outcome != "diverged":
+        metrics |= clock.per_step()
     write_rows(run.output("history.csv"), HISTORY, history)
     write_rows(
         run.output("predictions.csv"),
@@ -236,15 +239,8 @@ def train(
     from relearn.steps.trained.seed import seed_of
 
     recipe = AdamRecipe(
-        steps=own.steps,
-        evaluations=settings.evaluations,
-        lr=own.lr,
-        weight_decay=own.weight_decay,
-        schedule=settings.schedule,
-        warmup_steps=own.warmup_steps,
-        clip_norm=settings.clip_norm,
-        betas=settings.betas,
-        adam_eps=settings.adam_eps,
+        **picked(own, "steps", "lr", "weight_decay", "warmup_steps"),
+        **picked(settings, "evaluations", "schedule", "clip_norm", "betas", "adam_eps"),
     )
     with Progress(f"convert_roberta {settings.attention} {name}") as progress:
         clock.start()
@@ -264,3 +260,9 @@ def train(
         clock.stop()
     model.eval()
     return fitted
+
+
+def better(metrics: Mapping[str, float], chance: float, tested: int) -> bool:
+    """Whether the loss is 2% below ln 2, or the test accuracy 2 standard errors above that of the most frequent class."""
+    loss_learned = metrics["train_loss_nats"] < BELOW * math.log(CLASSES)
+    return loss_learned or above_chance(metrics["acc_frac"], chance, tested)

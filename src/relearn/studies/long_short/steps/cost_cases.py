@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, TypeVar
 
 Call = Callable[[], None]
 CURVES = {
@@ -38,6 +37,14 @@ class CurveSizes(Sizes):
 @dataclass(frozen=True, kw_only=True)
 class LatencySizes(Sizes):
     classes: int
+
+
+Kind = TypeVar("Kind", bound=Sizes)
+
+
+def sizes_of(kind: type[Kind], settings: Sizes) -> Kind:
+    """The sizes among the settings of a protocol."""
+    return kind(**{one.name: getattr(settings, one.name) for one in fields(kind)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +96,11 @@ class CurveCase:
 
         from relearn.models.long_short_lm import create
 
+        kind, mixed = torch.device(self.device).type, self.precision == "bf16"
         torch.manual_seed(0)
         sizes = self.sizes
-        kind, cached = CURVES[self.attention]
-        net = create(attention=kind, **asdict(sizes), dropout=0.0).to(self.device).train()
+        attention, cached = CURVES[self.attention]
+        net = create(attention=attention, **asdict(sizes), dropout=0.0).to(self.device).train()
         shape = (self.batch, self.length + 1)
         seen = torch.randint(sizes.vocabulary, shape, device=self.device)
         inputs, targets = seen[:, :-1], seen[:, 1:].flatten()
@@ -104,7 +112,7 @@ class CurveCase:
 
         def step() -> None:
             net.zero_grad(set_to_none=True)
-            with autocast(self.device, self.precision):
+            with torch.autocast(kind, torch.bfloat16, enabled=mixed):
                 logits, _ = net(inputs, cache=cache)
                 loss = cross_entropy(logits.flatten(0, 1).float(), targets)
             loss.backward()
@@ -134,6 +142,7 @@ class LatencyCase:
 
         from relearn.models.lra_encoder import create
 
+        kind, mixed = torch.device(self.device).type, self.precision == "bf16"
         torch.manual_seed(0)
         sizes = self.sizes
         net = create(
@@ -149,22 +158,13 @@ class LatencyCase:
         labels = torch.randint(sizes.classes, (self.batch,), device=self.device)
 
         def infer() -> None:
-            with torch.inference_mode(), autocast(self.device, self.precision):
+            with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=mixed):
                 net(tokens)
 
         def learn() -> None:
             net.zero_grad(set_to_none=True)
-            with autocast(self.device, self.precision):
+            with torch.autocast(kind, torch.bfloat16, enabled=mixed):
                 loss = cross_entropy(net(tokens).float(), labels)
             loss.backward()
 
         return learn if self.train else infer
-
-
-def autocast(device: str, precision: str) -> contextlib.AbstractContextManager[Any]:
-    """bf16 autocast if ``precision`` is bf16, else no autocast."""
-    import torch
-
-    if precision != "bf16":
-        return contextlib.nullcontext()
-    return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)

@@ -35,6 +35,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from relearn.runs.settings import picked
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -127,8 +129,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     }
     if start := [row[key] for row in norms for key in ("ratio", "value_ratio")]:
         metrics |= {"norm_ratio_start_max": max(start), "norm_ratio_start_min": min(start)}
-    if clock.steps:  # 0 if a resumed process only writes the results of finished phases
-        metrics["step_s"] = clock.spent / clock.steps
+    metrics |= clock.per_step()
     if outcome == "ok":
         norms += norm_rows("end", net, parts["valid"], settings)
         metrics |= {
@@ -178,20 +179,9 @@ def network(settings: Settings, vocabulary: int) -> LongShortLM:
     """The model; its weights are drawn from torch's global generator."""
     from relearn.models.long_short_lm import create
 
-    return create(
-        vocabulary=vocabulary,
-        attention=settings.attention,
-        dual_norm=settings.dual_norm,
-        as_released=settings.as_released,
-        layers=settings.layers,
-        dim=settings.dim,
-        heads=settings.heads,
-        ffn=settings.ffn,
-        dropout=settings.dropout,
-        window=settings.window,
-        segment=settings.segment,
-        rank=settings.rank,
-    )
+    kind = picked(settings, "attention", "dual_norm", "as_released", "dropout")
+    sizes = picked(settings, "layers", "dim", "heads", "ffn", "window", "segment", "rank")
+    return create(vocabulary=vocabulary, **kind, **sizes)
 
 
 def train(

@@ -32,11 +32,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.runs.settings import picked
+from relearn.steps.trained.classes import class_error, predict, share
 from relearn.steps.trained.recipe import AdamRecipe
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from relearn.data.lra.batches import SequenceBatches
     from relearn.data.lra.sequences import Sequences
@@ -97,9 +99,10 @@ def run(run: Any, settings: Settings, inputs: dict[str, list[Path]], device: str
 
     def evaluate(model: Any) -> dict[str, float]:
         """Dev accuracy; empty if the last step made the outputs non-finite, which the loss does not show yet."""
-        accuracy = share(predict(model, valid, precision), dev_labels)
-        if accuracy is None:
+        predicted = predict(model, valid, precision)
+        if predicted is None:
             return {}
+        accuracy = share(predicted, dev_labels)
         best.offer(model, accuracy)
         return {"dev_accuracy_frac": accuracy}
 
@@ -114,7 +117,7 @@ def run(run: Any, settings: Settings, inputs: dict[str, list[Path]], device: str
         judged_by="dev_accuracy_frac",
         device=device,
         diverged="loss not finite, or beyond 10 ln C",
-        loss=loss,
+        loss=class_error,
         diverged_above=10 * math.log(data.classes),
         seed=seed_of({"task": data.task}, run.seed, "task"),
         precision=precision,
@@ -128,9 +131,8 @@ def run(run: Any, settings: Settings, inputs: dict[str, list[Path]], device: str
     chosen = lra_encoder.FILE.load(best.file, device)
     found = {"none": predict(chosen, batches(data.part("test")), precision)}
     found |= {kind: predict(chosen, batches(data.part(f"test_{kind}")), precision) for kind in data.perturbed}
-    accuracy = {kind: share(one, labels) for kind, one in found.items()}
-    clean = accuracy["none"]
-    assert clean is not None  # the selected network had finite outputs
+    accuracy = {kind: share(one, labels) for kind, one in found.items() if one is not None}
+    clean = accuracy["none"]  # the selected network had finite outputs
     if ended.outcome == "ok" and not learned(history[-1]["loss"], clean, source.labels, labels):
         ended.not_converged("neither loss nor accuracy better than a constant answer")
     write(run, history, found, labels)
@@ -140,7 +142,7 @@ def run(run: Any, settings: Settings, inputs: dict[str, list[Path]], device: str
         "dev_acc_frac": max(
             (one["dev_accuracy_frac"] for one in history if "dev_accuracy_frac" in one), default=None
         ),
-        "last_acc_frac": share(last, labels),
+        "last_acc_frac": None if last is None else share(last, labels),
         "insertion_acc_frac": accuracy.get("insertion"),
         "deletion_acc_frac": accuracy.get("deletion"),
         "train_loss_nats": next((one["loss"] for one in reversed(history) if "loss" in one), None),
@@ -163,11 +165,9 @@ def write(
     run: Any, history: list[dict[str, float]], found: Mapping[str, Tensor | None], labels: Tensor
 ) -> None:
     """Write history.csv and predictions.csv."""
-    from relearn.steps.csv_rows import write_rows
+    from relearn.steps.csv_rows import write_history, write_rows
 
-    write_rows(
-        run.output("history.csv"), HISTORY, ({key: one.get(key) for key in HISTORY} for one in history)
-    )
+    write_history(run, HISTORY, history)
     columns = [found.get(kind) for kind in TESTS]
     write_rows(
         run.output("predictions.csv"),
@@ -179,19 +179,13 @@ def write(
     )
 
 
-def times(ended: Ended, load_s: float) -> dict[str, float | None]:
+def times(ended: Ended, load_s: float) -> dict[str, float]:
     """Steps and times of the training; without step time if a resumed process only writes the results of finished training."""
     clock = ended.clock
-    found: dict[str, float | None] = {"steps_count": float(ended.fitted.steps), "load_s": load_s}
-    if clock.steps:
-        found["step_s"] = clock.spent / clock.steps
-        found["data_share_frac"] = load_s * clock.steps / clock.spent if clock.spent else None
+    found = {"steps_count": float(ended.fitted.steps), "load_s": load_s, **clock.per_step()}
+    if clock.steps and clock.spent:
+        found["data_share_frac"] = load_s * clock.steps / clock.spent
     return found
-
-
-def share(found: Tensor | None, labels: Tensor) -> float | None:
-    """Share of correct predictions; None without predictions."""
-    return None if found is None else float((found == labels).double().mean())
 
 
 def network(settings: Settings, data: Sequences) -> LRAEncoder:
@@ -204,13 +198,7 @@ def network(settings: Settings, data: Sequences) -> LRAEncoder:
 
     return create(
         settings.attention,
-        layers=settings.layers,
-        dim=settings.dim,
-        heads=settings.heads,
-        ffn=settings.ffn,
-        dropout=settings.dropout,
-        attention_dropout=settings.attention_dropout,
-        pooling=settings.pooling,
+        **picked(settings, "layers", "dim", "heads", "ffn", "dropout", "attention_dropout", "pooling"),
         vocabulary=data.vocabulary,
         classes=data.classes,
         max_length=data.max_length,
@@ -218,31 +206,6 @@ def network(settings: Settings, data: Sequences) -> LRAEncoder:
         attention_arguments=settings.arguments,
         padding=0 if data.padded else None,
     )
-
-
-def loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross-entropy in nats, in at least single precision."""
-    from torch.nn.functional import cross_entropy
-
-    return cross_entropy(logits if logits.element_size() > 2 else logits.float(), labels)
-
-
-def predict(net: nn.Module, batches: SequenceBatches, precision: str) -> Tensor | None:
-    """Predicted class of each sample, (N,) int64 on the CPU, in eval mode; None if a logit is not finite."""
-    import contextlib
-
-    import torch
-
-    found = []
-    device = next(net.parameters()).device
-    mixed = torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
-    with torch.no_grad(), mixed:
-        for inputs, _ in batches.in_order():
-            logits = net(*inputs)
-            if not logits.isfinite().all():
-                return None
-            found.append(logits.argmax(-1).cpu())
-    return torch.cat(found)
 
 
 def learned(train_loss: float, accuracy: float, trained: Tensor, tested: Tensor) -> bool:

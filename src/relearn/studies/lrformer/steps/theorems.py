@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from relearn.runs.settings import picked
 from relearn.steps.bound_shares import shares
 
 Examined = tuple[Sequence[str], list[dict[str, Any]], dict[str, float]]
@@ -42,12 +43,5 @@ def lrsa(settings: Lrsa, seed: int) -> Examined:
     def make(dim: int, alpha: float, eps: float) -> LRSA:
         return LRSA(dim, 1, alpha=alpha, eps=eps)
 
-    rows = cases(
-        make,
-        lengths=settings.lengths,
-        dims=settings.dims,
-        spreads=settings.spreads,
-        draws=settings.draws,
-        seed=seed,
-    )
+    rows = cases(make, **picked(settings, "lengths", "dims", "spreads", "draws"), seed=seed)
     return COLUMNS, rows, shares(rows, bound="bound", printed="printed")

@@ -32,7 +32,6 @@ is reference_mce_frac; there is none if the reference diverged or makes no error
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,13 +66,14 @@ class Settings(Measurements):
 
 def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     from relearn.data.arrays import load_prepared
+    from relearn.data.class_folders import listed_root
     from relearn.runs.console import Progress
 
     net = opened(inputs["network"][0], settings).to(device)
     sets = {name: _folder(name, where) for name, where in settings.sets.items() if where}
     given = _first(inputs, "data")
     if given is not None and given.suffix == ".json":
-        sets, given = {"val": _listed(given), **sets}, None
+        sets, given = {"val": listed_root(given) / "val", **sets}, None
     data = None if given is None else load_prepared(given)
     try:
         with Progress("evaluate_robustness") as progress:
@@ -134,23 +134,6 @@ def _folder(name: str, where: str) -> Path:
             f"sets.{name}: {where}: no such folder here; allowed: RELEARN_MIRROR names one that holds it"
         )
     return folder
-
-
-def _listed(listing: Path) -> Path:
-    """The folder of test images listed by `list_imagenet`.
-
-    Raises:
-        ValueError: the folder is missing, or its files have changed since.
-    """
-    from relearn.data.class_folders import root_of, sha256_of
-
-    told = json.loads(listing.read_text(encoding="utf-8"))
-    root = root_of(told["dataset"])
-    if sha256_of(root) != told["sha256"]:
-        raise ValueError(
-            f"{root}: files are not those of {listing} (allowed: the same; without it they are listed anew)"
-        )
-    return root / "val"
 
 
 def _first(inputs: Mapping[str, list[Path]], name: str) -> Path | None:

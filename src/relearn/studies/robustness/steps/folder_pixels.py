@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,9 +64,8 @@ def pixels(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of a set's images; adds omitted images to ``faults`` and file hashes to ``digests``."""
     from relearn.data.central_crops import batches
+    from relearn.data.imagenet_folder import decoding_threads
 
-    own = getattr(os, "sched_getaffinity", None)
-    workers = max(2, min(16, len(own(0)) if own else os.cpu_count() or 2))
     return batches(
         images,
         size=how.size,
@@ -75,7 +73,7 @@ def pixels(
         interpolation=how.interpolation,
         crop_mode=how.crop_mode,
         batch_size=how.batch_size,
-        workers=workers,
+        workers=decoding_threads(),
         faults=faults if how.on_bad_image == "skip" else None,
         digests=digests,
     )

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relearn.studies.robustness.steps.folder_pixels import Bad, Decoding, Policy, pixels, protocol_of, sound
-from relearn.studies.robustness.steps.image_sets import Row, answers, counted, spread
+from relearn.studies.robustness.steps.image_sets import Row, answers, counted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -143,7 +143,7 @@ def listed(
     every = []
     for one in parts(sets, classes=classes, names=names, severities=severities):
         _look_for_missing(one, how.on_missing_class, classes, found)
-        every.append(replace(one, images=spread(one.images, images)))
+        every.append(replace(one, images=one.images.evenly_spaced(images)))
     return every
 
 

@@ -155,10 +155,3 @@ def hash_of_files(images: Listing, digests: Mapping[Path, str] | None = None) ->
 
     with ThreadPoolExecutor(8) as pool:
         return hashlib.sha256("".join(pool.map(line, range(len(images)))).encode()).hexdigest()
-
-
-def spread(images: Listing, count: int) -> Listing:
-    """``count`` evenly spaced images (0: all). A listing is sorted by class, so its first images would cover few classes."""
-    if not 0 < count < len(images):
-        return images
-    return images.take([number * len(images) // count for number in range(count)])

@@ -17,7 +17,6 @@ from relearn.studies.robustness.steps.image_sets import (
     counted,
     hash_of_pixels,
     logits_of,
-    spread,
 )
 from relearn.studies.robustness.steps.metrics import metrics_of
 
@@ -207,7 +206,7 @@ def _base(net, settings: Measurements, sets, test, named: str, count: int) -> Ba
         raise ValueError(
             "corruptions and attacks need images; allowed: data, or one of the sets val, real, v2, a, r"
         )
-    images = spread(label_by_class(sets[name], classes=net.description["classes"]), count)
+    images = label_by_class(sets[name], classes=net.description["classes"]).evenly_spaced(count)
     faults: dict[int, str] = {}
     batches = list(folder_pixels.pixels(images, how, name, faults))
     kept = folder_pixels.sound(images, faults, name, [])

@@ -31,7 +31,8 @@ def metrics_of(rows: Sequence[Row], reference: Path | None = None) -> tuple[dict
     if released := by_set["c"]:
         metrics["c_acc_frac"] = metrics["corruption_acc_frac"] = mean_corruption_accuracy(released)
         errors = _errors(released)
-        if set(errors) == set(ALEXNET) and all(len(row) == SEVERITIES for row in errors.values()):
+        published = {(name, level) for name in ALEXNET for level in range(1, SEVERITIES + 1)}
+        if {(row.corruption, row.severity) for row in rows if row.set == "c"} == published:
             metrics["mce_frac"] = imagenet_mce(errors)
             notes.append(
                 "mce_frac: relative to AlexNet's published errors, 15 corruptions x 5 severities of set c"
@@ -47,7 +48,7 @@ def metrics_of(rows: Sequence[Row], reference: Path | None = None) -> tuple[dict
                 f"{reference}: a reference, and no corrupted images; allowed: corruptions, or no reference"
             )
         words = f"of set {other}, relative to {reference.name} of another network, sha256 {digest(reference)}"
-        errors, of_reference = _errors(by_set[other]), _reference(reference, other)
+        errors, of_reference = _errors(by_set[other]), _reference(reference, other, rows)
         # if mce_frac is already relative to AlexNet, as published, the reference gets its own name
         name = "reference_mce_frac" if "mce_frac" in metrics else "mce_frac"
         if not of_reference:
@@ -74,8 +75,12 @@ def _errors(accuracies: Mapping[str, Sequence[float]]) -> dict[str, list[float]]
     return {name: [1.0 - value for value in row] for name, row in accuracies.items()}
 
 
-def _reference(path: Path, name: str) -> dict[str, list[float]]:
-    """For each corruption, the reference's errors in order of severity; empty if its logits were not finite."""
+def _reference(path: Path, name: str, own: Sequence[Row]) -> dict[str, list[float]]:
+    """For each corruption, the reference's errors in order of severity; empty if its logits were not finite.
+
+    Raises:
+        ValueError: there are no rows of the set, or a corruption has other severities than in ``own``.
+    """
     import csv
 
     found: dict[str, dict[int, float]] = {}
@@ -91,4 +96,10 @@ def _reference(path: Path, name: str) -> dict[str, list[float]]:
         raise ValueError(
             f"{path}: no rows of set {name}; allowed: sets.csv of a run with the same corruptions"
         )
+    for corruption, levels in found.items():
+        wanted = {row.severity or 0 for row in own if row.set == name and row.corruption == corruption}
+        if wanted and wanted != set(levels):
+            raise ValueError(
+                f"{path}: {corruption}: severities {sorted(levels)}; allowed: {sorted(wanted)}, as of this network"
+            )
     return {corruption: [levels[one] for one in sorted(levels)] for corruption, levels in found.items()}
