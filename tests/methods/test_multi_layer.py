@@ -163,14 +163,6 @@ def test_a_last_stage_of_one_block_gives_the_stage_before() -> None:
     torch.testing.assert_close(RELEASED.layers(net, images)[0], net.stages(images)[-2].flatten(1))
 
 
-def test_networks_without_stages_are_refused() -> None:
-    images = torch.zeros(2, 3, 8, 8)
-    with pytest.raises(
-        TypeError, match=r"substitutes\[0\] is a Linear without 'stages', which this attack reads"
-    ):
-        multi_layer.craft([nn.Linear(2, 2)], images, images)
-
-
 def test_an_unknown_form_is_refused() -> None:
     with pytest.raises(ValueError, match="form is 'printed'; allowed: paper, as_released"):
         multi_layer.craft([], torch.rand(1), torch.rand(1), form="printed")

@@ -65,7 +65,7 @@ def networks_of(
     return found
 
 
-def check_positive(kind: type, allowed: str, most: float = sys.float_info.max, **values: Any) -> None:
+def check_positive(kind: Any, allowed: str, most: float = sys.float_info.max, **values: Any) -> None:
     """TypeError unless all values are of that kind (no bools), ValueError unless they are above 0 and at most ``most``."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, kind):
