@@ -162,10 +162,12 @@ def test_a_class_of_one_point_goes_and_so_do_all_poison_or_none():
         (DeepKNN(-1), "k is -1"),
         (DeepKNN(3, label_ties="largest"), "label_ties is 'largest'; allowed: keep, smallest"),
         (DeepKNN(3, block=-2), "block is -2"),
+        (DeepKNN(3, block=2.5), r"block is 2\.5; allowed: .* a whole number"),
+        (DeepKNN("3"), "k is '3'; allowed: a whole number"),
     ],
 )
 def test_wrong_parameters_are_refused_when_used_not_when_stored(detector, match):
-    with pytest.raises(ValueError, match=match):
+    with pytest.raises((TypeError, ValueError), match=match):
         detector.fit_predict(np.random.default_rng(0).normal(size=(10, 2)), np.arange(10) % 2)
 
 
@@ -173,8 +175,10 @@ def test_a_sweep_refuses_any_wrong_k_before_it_searches():
     X, y = blobs(0, n=20)
     with pytest.raises(ValueError, match="k is 20"):
         DeepKNN().sweep(X, y, [3, 20])
-    with pytest.raises(ValueError, match="ks is empty"):
-        DeepKNN().sweep(X, y, [])
+    for ks in ([], 5):
+        with pytest.raises(ValueError, match=r"ks is .*; allowed: a list of one k or more"):
+            DeepKNN().sweep(X, y, ks)
+    np.testing.assert_array_equal(DeepKNN().sweep(X, y, iter([3, 5])), DeepKNN().sweep(X, y, [3, 5]))
     with pytest.raises(TypeError, match=r"k is 2\.5"):
         DeepKNN().sweep(X, y, [2.5])
 

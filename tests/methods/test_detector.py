@@ -95,6 +95,12 @@ def test_shapes_that_are_no_sets_are_refused(shape):
         as_features(np.zeros(shape))
 
 
+@pytest.mark.parametrize("given_", [np.ones((3, 2)) * 1j, torch.ones(3, 2, dtype=torch.complex64)])
+def test_complex_features_are_refused(given_):
+    with pytest.raises(ValueError, match=r"X has dtype torch\.complex"):
+        as_features(given_)
+
+
 def test_labels_become_codes():
     X = torch.zeros(4, 1)
     np.testing.assert_array_equal(as_labels(["b", "a", "b", "c"], X), [1, 0, 1, 2])
@@ -113,6 +119,8 @@ def test_labels_that_do_not_fit_are_refused(y):
 def test_labels_that_are_nan_are_refused():
     with pytest.raises(ValueError, match="NaN labels"):
         as_labels([0.0, np.nan], torch.zeros(2, 1))
+    with pytest.raises(ValueError, match="NaN labels"):
+        as_labels(np.array(["cat", np.nan, np.nan], dtype=object)[1:], torch.zeros(2, 1))
 
 
 def test_of_a_row_the_nearest_are_taken_and_ties_go_to_the_smaller_index():

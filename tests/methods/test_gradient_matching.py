@@ -110,6 +110,18 @@ def test_copies_of_the_target_match_it_exactly(parameters: str) -> None:
     assert (loss_of(attack, net, copies.flip(0), targets) > 1e-3).all()  # each target has poisons of its own
 
 
+@pytest.mark.parametrize("parameters", ["all", "head"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_run_has_the_gradients_of_the_networks_own_weights(parameters: str, precision: str) -> None:
+    """Not those of weights folded into others."""
+    net, (poisons, targets) = small().float(), (one.float() for one in images())
+    attack = gradient_matching.objective(LABEL, parameters)
+    wanted = float(loss_of(attack, net, poisons[:1].expand_as(poisons), targets).detach().mean())
+    options = {"parameters": parameters, "dropout": False, "iterations": 1, "precision": precision}
+    found = gradient_matching.craft([net], poisons[0], targets, poison_class=LABEL, **options)
+    assert abs(found.history[0]["loss_sum"] / wanted - 1) < (0.2 if precision == "bf16" else 1e-3)
+
+
 def test_crafting_in_a_network_brings_the_target_nearer_to_the_class() -> None:
     """What the attack is for: one step of the head on the poisons raises the target's probability more."""
     net, (poisons, targets) = small(), images()
@@ -179,6 +191,13 @@ def test_arguments_are_refused_by_name() -> None:
     for parameters in ("all", "head"):
         with pytest.raises(ValueError, match="poison_class is 4; allowed: 0 to 3"):
             gradient_matching.craft([net], poisons, targets, poison_class=4, parameters=parameters)
+    for head, said in (
+        (nn.Linear(4, 4, bias=False), "Linear without a bias"),
+        (nn.Sequential(), "Sequential"),
+    ):
+        net.head = head.double()
+        with pytest.raises(TypeError, match=f"found {said}; allowed: nn.Linear with a bias"):
+            gradient_matching.craft([net], poisons, targets, poison_class=1, parameters="head")
 
 
 # --- restarts and augmentation --------------------------------------------------------------

@@ -254,6 +254,7 @@ def test_uint8_images_are_pixels_and_a_nan_network_fools_by_nothing_it_found():
         ({"eps": 8}, "eps is 8; allowed: 0 to 1"),
         ({"step_size": -1}, "step_size is -1"),
         ({"steps": -1}, "steps is -1"),
+        ({"steps": 2.5}, r"steps is 2\.5, restarts 1; allowed: whole numbers"),
         ({"restarts": 0}, "restarts 0"),
         ({"batch": 0}, "batch is 0"),
         ({"precision": "fp16"}, "allowed are fp32, bf16"),
@@ -274,6 +275,18 @@ def test_networks_without_parameters_and_outputs_that_are_no_logits():
     net.forward = lambda x: {"logits": x.flatten(1)}
     with pytest.raises(TypeError, match="model: returns a dict"):
         pgd(net, images, labels, **how)
+    net.forward = lambda x: x.flatten(1)[:, :1]  # its largest logit is always that of class 0
+    with pytest.raises(ValueError, match=r"model: returns \(12, 1\) .*two classes or more"):
+        pgd(net, images, labels, **how)
+
+
+def test_a_point_whose_loss_is_nan_is_not_the_worst():
+    images, net = problem()[0], nn.Flatten()
+    labels = images.flatten(1).argmax(1).clamp(min=1)  # not 0, the class of NaN alone
+    net.forward = lambda x: x.flatten(1) * (1.0 if torch.equal(x, images) else torch.nan)
+    found = pgd(net, images, labels, eps=0.1, step_size=0.1, steps=1)
+    assert torch.equal(found.images, images)
+    assert torch.equal(found.fooled, images.flatten(1).argmax(1) != labels)
 
 
 def test_images_that_are_no_pixels_are_refused():

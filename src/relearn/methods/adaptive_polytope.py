@@ -27,7 +27,7 @@ the attack trades the one for the other, by λ. For bases that differ this holds
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -73,24 +73,18 @@ class Adaptive(crafting.Objective):
 
 
 def craft(
-    substitutes: Sequence[nn.Module],
+    substitutes: Iterable[nn.Module],
     bases: Tensor,
     targets: Tensor,
     *,
     weight: float = 1.0,
     margin: float = 0.0,
-    eps: float = 0.1,
-    lr: float = 0.04,
-    iterations: int = 4000,
-    dropout: bool = True,
-    seed: int = 0,
     **options: Any,
 ) -> crafting.Crafted:
-    """Craft poisons that surround the target and stay on their own side; the defaults are those of convex polytope.
+    """Craft poisons that surround the target and stay on their own side.
 
-    Arguments, further options (target_dropout, pixel_std, precision, target_batch, watch, progress, log,
-    checkpoint) and errors as in :func:`relearn.methods.crafting.craft`; `weight` and `margin` as above. With ``weight=0`` it is
-    convex polytope.
+    `weight` and `margin` as above; other arguments, defaults and errors as in :func:`relearn.methods.crafting.craft`. With
+    ``weight=0`` it is convex polytope.
 
     Raises:
         ValueError: a negative weight, or a margin outside [0, 1].
@@ -99,18 +93,8 @@ def craft(
         raise ValueError(f"weight is {weight}; allowed: 0 or more")
     if not 0 <= margin <= 1:
         raise ValueError(f"margin is {margin}; allowed: 0 to 1")
+    substitutes = crafting.checked(substitutes, bases, targets)
     centres = bases.reshape(-1, *bases.shape[-4:])
     if all(torch.equal(one, centres[0]) for one in centres):
         centres = centres[:1]  # read once for all targets
-    return crafting.craft(
-        Adaptive(centres, weight, margin),
-        substitutes,
-        bases,
-        targets,
-        eps=eps,
-        lr=lr,
-        iterations=iterations,
-        dropout=dropout,
-        seed=seed,
-        **options,
-    )
+    return crafting.craft(Adaptive(centres, weight, margin), substitutes, bases, targets, **options)

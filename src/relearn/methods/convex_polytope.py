@@ -23,7 +23,7 @@ legible in the text (½ or 1/2m); here it is ½, and the history records both th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor, nn
@@ -43,31 +43,7 @@ def objective(features: Tensor, target: Tensor, coefficients: Tensor | None = No
 
 
 def craft(
-    substitutes: Sequence[nn.Module],
-    bases: Tensor,
-    targets: Tensor,
-    *,
-    eps: float = 0.1,
-    lr: float = 0.04,
-    iterations: int = 4000,
-    dropout: bool = True,
-    seed: int = 0,
-    **options: Any,
+    substitutes: Iterable[nn.Module], bases: Tensor, targets: Tensor, **options: Any
 ) -> crafting.Crafted:
-    """Craft by convex polytope; the defaults are the published values (section 2.2.8).
-
-    Arguments, further options (target_dropout, pixel_std, precision, target_batch, watch, progress, log,
-    checkpoint) and errors as in :func:`relearn.methods.crafting.craft`.
-    """
-    return crafting.craft(
-        objective,
-        substitutes,
-        bases,
-        targets,
-        eps=eps,
-        lr=lr,
-        iterations=iterations,
-        dropout=dropout,
-        seed=seed,
-        **options,
-    )
+    """Craft by convex polytope; arguments, defaults and errors as in :func:`relearn.methods.crafting.craft`."""
+    return crafting.craft(objective, substitutes, bases, targets, **options)

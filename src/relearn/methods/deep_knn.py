@@ -6,7 +6,7 @@ k > 2 · (number of poisons) the poisons cannot outvote the clean points around 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -62,7 +62,7 @@ class DeepKNN(Detector):
     def _keep(self, X: Tensor, y: NDArray[np.int64], member: int) -> NDArray[np.bool_]:
         return self._keep_for(X, y, [self.k])[0]
 
-    def sweep(self, X: Features, y: Labels, ks: Sequence[int]) -> NDArray[np.int64]:
+    def sweep(self, X: Features, y: Labels, ks: Iterable[int]) -> NDArray[np.int64]:
         """``fit_predict`` for many k in one neighbour search; the detector's own k is not used.
 
         Args:
@@ -73,10 +73,10 @@ class DeepKNN(Detector):
             numpy int64 (len(ks), n), for a stack (T, len(ks), n): 1 keep, -1 drop.
 
         Raises:
-            ValueError: ``ks`` is empty, a k is out of range, or an error of ``fit_predict``.
+            ValueError: ``ks`` is empty or no list, a k is out of range, or an error of ``fit_predict``.
         """
-        if len(ks) == 0:
-            raise ValueError("ks is empty; allowed: one k or more")
+        if not isinstance(ks, Iterable) or not (ks := tuple(ks)):
+            raise ValueError(f"ks is {ks!r}; allowed: a list of one k or more")
         features = as_features(X)
         labels = as_labels(y, features)
         if features.ndim == 2:

@@ -91,7 +91,7 @@ def as_features(X: Features, name: str = "X") -> Tensor:
     """A detached float tensor on the caller's device; half precision and integers are widened.
 
     Raises:
-        ValueError: not 2-D or 3-D, or not finite (naming the rows).
+        ValueError: complex, not 2-D or 3-D, or not finite (naming the rows).
     """
     if isinstance(X, Tensor):
         features = X.detach()
@@ -99,6 +99,8 @@ def as_features(X: Features, name: str = "X") -> Tensor:
         array = np.asarray(X)
         # torch warns about read-only memory, so such arrays are copied
         features = torch.from_numpy(np.require(array, requirements=["C", "W"]))
+    if features.is_complex():
+        raise ValueError(f"{name} has dtype {features.dtype}; allowed: real numbers")
     if features.dtype in (torch.float16, torch.bfloat16):
         features = features.float()
     elif not features.is_floating_point():
@@ -131,7 +133,7 @@ def as_labels(y: Labels, features: Tensor) -> NDArray[np.int64]:
         raise ValueError(
             f"y has shape {labels.shape}, X {tuple(features.shape)}; allowed for y: {wanted}{also}"
         )
-    if labels.dtype.kind == "f" and np.isnan(labels).any():
+    if (labels != labels).any():
         raise ValueError("y has NaN labels; every point needs a label")
     codes = np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
     return np.broadcast_to(codes, wanted).astype(np.int64)

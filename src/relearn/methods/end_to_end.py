@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from relearn.methods.augmentation import Mix
+from relearn.methods.batch_source import pixels
 from relearn.methods.fit import Fitted, fit
 
 
@@ -91,7 +92,7 @@ def fine_tune_network(
 
 @torch.no_grad()
 def predictions(network: nn.Module, images: Tensor, batch: int = 512) -> Tensor:
-    """Predicted classes (n,) for uint8 images (n, C, H, W), on the CPU."""
+    """Predicted classes (n,) for images (n, C, H, W), uint8 or floats in [0, 1], on the CPU."""
     device = next(network.parameters()).device
-    parts = [network(part.to(device).float() / 255.0).argmax(-1).cpu() for part in images.split(batch)]
+    parts = [network(pixels([part], device)[0]).argmax(-1).cpu() for part in images.split(batch)]
     return torch.cat(parts)

@@ -33,7 +33,7 @@ so that all attacks are compared at equal cost. The cross-entropy is written so 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -72,7 +72,7 @@ class _Matching(crafting.Objective):
 class AllParameters(_Matching):
     """Gradients by automatic differentiation; for networks images → logits that `torch.func.vmap` supports."""
 
-    at_once = 1
+    needs, folds, at_once = (), False, 1
 
     def read(self, net: nn.Module, poisons: Tensor) -> crafting.Reading:
         def mean_loss(parameters: dict[str, Tensor], images: Tensor) -> Tensor:
@@ -86,10 +86,15 @@ class AllParameters(_Matching):
 
 
 class Head(_Matching):
-    """Gradients in closed form; for networks with `features` and a linear `head`."""
+    """Gradients in closed form; for networks with `features` and a `head` that is an ``nn.Linear`` with a bias."""
+
+    needs = ("features", "head")
 
     def read(self, net: Any, poisons: Tensor) -> crafting.Reading:
-        features = net.features(self.seen(poisons).flatten(0, 1)).to(poisons.dtype)
+        if not isinstance(net.head, nn.Linear) or net.head.bias is None:
+            found = type(net.head).__name__ + (" without a bias" if isinstance(net.head, nn.Linear) else "")
+            raise TypeError(f"head of a {type(net).__name__}: found {found}; allowed: nn.Linear with a bias")
+        features = self.layers(net, self.seen(poisons).flatten(0, 1))[0].to(poisons.dtype)
         with torch.autocast(poisons.device.type, enabled=False):  # r needs full precision
             residuals = softmax_minus_label(net.head(features), self.poison_class)
             inputs = torch.cat([features, torch.ones_like(features[:, :1])], 1)
@@ -144,42 +149,25 @@ def objective(
 
 
 def craft(
-    substitutes: Sequence[nn.Module],
+    substitutes: Iterable[nn.Module],
     bases: Tensor,
     targets: Tensor,
     *,
     poison_class: int,
     parameters: str = "all",
-    eps: float = 0.1,
-    lr: float = 0.04,
-    iterations: int = 4000,
-    dropout: bool = True,
     restarts: int = 1,
     augment: Mapping[str, Any] | None = None,
-    seed: int = 0,
     **options: Any,
 ) -> crafting.Crafted:
-    """Craft by gradient matching; the defaults are those of zhu2022's attacks (section 2.2.8).
+    """Craft by gradient matching.
 
-    Arguments, further options (target_dropout, pixel_std, precision, target_batch, watch, progress, log,
-    checkpoint) and errors as in :func:`relearn.methods.crafting.craft`; `poison_class` (the label of the
-    bases), `parameters`, `restarts` and `augment` (`crop_padding`, 0 for no crop, and `flip`) as above.
+    `poison_class` (the label of the bases), `parameters`, `restarts` and `augment` (`crop_padding`, 0 for no crop, and `flip`) as
+    above; other arguments, defaults and errors as in :func:`relearn.methods.crafting.craft`.
     """
     look = crop_and_flip(augment["crop_padding"], augment["flip"]) if augment else None
     attack = objective(poison_class, parameters, look)
-    if parameters == "all" and substitutes:
+    substitutes = crafting.checked(substitutes, bases, targets, attack.needs)
+    if parameters == "all":
         largest = max(sum(one.numel() for one in net.parameters()) for net in substitutes)
         attack.at_once = max(1, GRADIENTS_AT_ONCE // max(largest, 1))
-    return craft_restarted(
-        attack,
-        substitutes,
-        bases,
-        targets,
-        restarts=restarts,
-        eps=eps,
-        lr=lr,
-        iterations=iterations,
-        dropout=dropout,
-        seed=seed,
-        **options,
-    )
+    return craft_restarted(attack, substitutes, bases, targets, restarts=restarts, **options)

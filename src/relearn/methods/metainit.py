@@ -93,7 +93,7 @@ def metainit(
         optimizer: ``signsgd`` on the norms, with ``momentum``, or ``adam`` on the factors (default momenta).
         tau: learning rate of this optimiser; for ``signsgd`` in units of a norm.
         eps: ε of the quotient.
-        min_scale: lower bound of the factors.
+        min_scale: lower bound of the factors, above 0 to 1.
         clip: each factor's derivative is clamped to [-clip, clip] (``adam``).
         seed: seed of the noise.
         precision, log, progress, checkpoint, checkpoint_every: as in GradInit.
@@ -105,7 +105,7 @@ def metainit(
         ValueError: a setting out of range; nothing to scale; noise requested for integer inputs (tokens); too few batches; a
             non-finite number in the first iteration. The network is then unchanged.
     """
-    _check(data, optimizer, tau, momentum, iterations, eps, min_scale, clip, precision)
+    _check(data, optimizer, tau, momentum, eps, clip, precision)
     weights = ScaledWeights(model, least_dims=2)
     mover: ScaleAdam | ScaleSign
     if optimizer == "adam":
@@ -171,9 +171,7 @@ def _check(
     optimizer: str,
     tau: float,
     momentum: float,
-    iterations: int,
     eps: float,
-    low: float,
     clip: float | None,
     precision: str,
 ) -> None:
@@ -186,10 +184,6 @@ def _check(
             raise ValueError(f"{name}: found {value}, allowed: above 0")
     if not 0 <= momentum < 1:
         raise ValueError(f"momentum: found {momentum}, allowed: 0 to below 1")
-    if iterations < 1:
-        raise ValueError(f"iterations: found {iterations}, allowed: at least 1")
-    if not 0 <= low <= 1:
-        raise ValueError(f"min_scale: found {low}, allowed: 0 to 1, where the factors start")
     if clip is not None and not clip > 0:
         raise ValueError(f"clip: found {clip}, allowed: above 0, or None")
     if precision not in ("fp32", "bf16"):

@@ -33,7 +33,7 @@ h is the output of the previous stage.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -46,6 +46,8 @@ FORMS = ("paper", "as_released")
 
 class Paper(crafting.Objective):
     """Eq. 2.4 as printed; for networks with `stages(images) -> [(B, C_l, H_l, W_l), ...]`."""
+
+    needs = ("stages",)
 
     def layers(self, net: Any, images: Tensor) -> crafting.Reading:
         *inner, last = net.stages(images)
@@ -64,6 +66,8 @@ class Paper(crafting.Objective):
 
 class AsReleased(crafting.Objective):
     """The computation of the published code; for networks with a `body` of stages, and `stages(images)`."""
+
+    needs = ("stages", "body")
 
     def layers(self, net: Any, images: Tensor) -> crafting.Reading:
         inner, last = second_to_last_block(net, images)
@@ -109,32 +113,7 @@ def objective(form: str) -> crafting.Objective:
 
 
 def craft(
-    substitutes: Sequence[nn.Module],
-    bases: Tensor,
-    targets: Tensor,
-    *,
-    form: str = "paper",
-    eps: float = 0.1,
-    lr: float = 0.04,
-    iterations: int = 4000,
-    dropout: bool = True,
-    seed: int = 0,
-    **options: Any,
+    substitutes: Iterable[nn.Module], bases: Tensor, targets: Tensor, *, form: str = "paper", **options: Any
 ) -> crafting.Crafted:
-    """Craft on several layers; the defaults are the published values (section 2.2.8).
-
-    Arguments, further options (target_dropout, pixel_std, precision, target_batch, watch, progress, log,
-    checkpoint) and errors as in :func:`relearn.methods.crafting.craft`; `form` as above.
-    """
-    return crafting.craft(
-        objective(form),
-        substitutes,
-        bases,
-        targets,
-        eps=eps,
-        lr=lr,
-        iterations=iterations,
-        dropout=dropout,
-        seed=seed,
-        **options,
-    )
+    """Craft on several layers; `form` as above, other arguments, defaults and errors as in :func:`relearn.methods.crafting.craft`."""
+    return crafting.craft(objective(form), substitutes, bases, targets, **options)

@@ -150,8 +150,10 @@ class NeighbourSearch:
                 raise ValueError(
                     f"{name} has shape {tuple(rows.shape)}; allowed: (n, {self.points.shape[-1]})"
                 )
-        if block is not None and block < 1:
-            raise ValueError(f"block is {block}; allowed: at least 1 row")
+        if block is not None and (
+            isinstance(block, bool) or not isinstance(block, numbers.Integral) or block < 1
+        ):
+            raise ValueError(f"block is {block!r}; allowed: at least 1 row, a whole number")
         self.block = block
         # value that replaces a row's distance to itself; None if rows and candidates are different points
         self.self_rule = (-math.inf if include_self else math.inf) if own else None

@@ -32,6 +32,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
@@ -113,6 +114,11 @@ def pgd(
             keep = _Worst(clean, y)
             with torch.no_grad():
                 logits = forward(model, clean, precision)
+                if logits.dim() != 2 or logits.shape[1] < 2:
+                    found = tuple(logits.shape)
+                    raise ValueError(
+                        f"model: returns {found} (allowed: logits (n, classes), two classes or more)"
+                    )
                 keep.see(clean, logits, objective(logits))
             for restart, generator in enumerate(generators):
                 start = random_starts(clean, eps, generator) if random_start else clean
@@ -219,6 +225,7 @@ class _Worst:
         if self.losses is None:
             self.fooled, self.losses = wrong, losses
             return
+        wrong &= ~losses.isnan()
         better = (wrong & ~self.fooled) | ((wrong == self.fooled) & (losses > self.losses))
         self.images = torch.where(better[:, None, None, None], z, self.images)
         self.losses = torch.where(better, losses, self.losses)
@@ -259,5 +266,6 @@ def _check_numbers(eps: float, step_size: float, steps: int, restarts: int) -> N
         raise ValueError(f"eps is {eps}; allowed: 0 to 1, in [0,1] pixel scale (8/255, not 8)")
     if not 0 <= step_size <= 2:
         raise ValueError(f"step_size is {step_size}; allowed: 0 to 2, in [0,1] pixel scale (2/255, not 2)")
-    if steps < 0 or restarts < 1:
-        raise ValueError(f"steps is {steps}, restarts {restarts}; allowed: at least 0 and at least 1")
+    if not all(isinstance(count, Integral) for count in (steps, restarts)) or steps < 0 or restarts < 1:
+        found = f"steps is {steps}, restarts {restarts}"
+        raise ValueError(f"{found}; allowed: whole numbers, at least 0 and at least 1")

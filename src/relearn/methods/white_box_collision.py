@@ -30,7 +30,7 @@ all other attacks, so that ε, learning rate, iterations, history and checkpoint
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -80,44 +80,30 @@ def add_watermark(bases: Tensor, targets: Tensor, opacity: float) -> Tensor:
 
 
 def craft(
-    substitutes: Sequence[nn.Module],
+    substitutes: Iterable[nn.Module],
     bases: Tensor,
     targets: Tensor,
     *,
     mu: float | None = None,
     mu_multiple: float = 1.0,
     watermark: float = 0.0,
-    eps: float = 0.1,
-    lr: float = 0.04,
-    iterations: int = 4000,
     dropout: bool = False,
-    seed: int = 0,
     **options: Any,
 ) -> crafting.Crafted:
-    """Craft against one known network; eps, lr and iterations default to those of the other attacks.
+    """Craft against one known network, by default without dropout.
 
-    Arguments, further options (target_dropout, pixel_std, precision, target_batch, watch, progress, log,
-    checkpoint) and errors as in :func:`relearn.methods.crafting.craft`; `mu` and `watermark` as above;
-    `mu_multiple` is used only if `mu` is None.
+    `mu` and `watermark` as above, and `mu_multiple` if `mu` is None; other arguments, defaults and errors as in
+    :func:`relearn.methods.crafting.craft`.
 
     Raises:
         ValueError: more than one network, a `mu` or `mu_multiple` that is not positive, a `watermark` outside [0, 1).
     """
+    substitutes = crafting.checked(substitutes, bases, targets)
     if len(substitutes) != 1:
         raise ValueError(f"substitutes: {len(substitutes)} networks; allowed: one, whose weights are known")
     for name, weight in (("mu", mu), ("mu_multiple", mu_multiple)):
         if weight is not None and not weight > 0:
             raise ValueError(f"{name} is {weight}; allowed: a positive number")
     bases = add_watermark(bases, targets, watermark)
-    return crafting.craft(
-        Collision(bases, mu, mu_multiple),
-        substitutes,
-        bases,
-        targets,
-        eps=eps,
-        lr=lr,
-        iterations=iterations,
-        dropout=dropout,
-        seed=seed,
-        **options,
-    )
+    attack = Collision(bases, mu, mu_multiple)
+    return crafting.craft(attack, substitutes, bases, targets, dropout=dropout, **options)

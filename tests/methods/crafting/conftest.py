@@ -79,8 +79,9 @@ def attack(request: pytest.FixtureRequest) -> Callable[..., crafting.Crafted]:
     method = load(ATTACKS, name)
 
     def craft(substitutes, bases: Tensor, targets: Tensor, **options) -> crafting.Crafted:
-        known = substitutes[-1:] if name == "white_box_collision" else substitutes
-        return method(known, bases, targets, **OWN_ARGUMENTS.get(request.param, {}) | options)
+        nets = list(substitutes)
+        known = nets[-1:] if name == "white_box_collision" else nets
+        return method(iter(known), bases, targets, **OWN_ARGUMENTS.get(request.param, {}) | options)
 
     return craft
 

@@ -101,6 +101,23 @@ def test_the_loss_falls_and_the_history_has_its_sum_and_mean(attack, problem) ->
     assert float(found.final_loss.mean()) < 0.3 * rows[0]["loss_sum"]
 
 
+def test_what_no_attack_can_use_is_refused_by_name(attack, problem) -> None:
+    for changes, message in (
+        ({"eps": 8}, r"eps is 8; allowed: above 0, at most 1, for pixels in \[0, 1\] \(8/255, not 8\)"),
+        ({"iterations": 2.5}, r"iterations is 2\.5; allowed: a positive whole number"),
+        ({"iterations": -1}, "iterations is -1;"),
+        ({"substitutes": []}, "substitutes is empty"),
+        ({"substitutes": ["net"]}, r"substitutes\[0\] is a str"),
+        ({"targets": problem.targets[0]}, "targets has shape"),
+        ({"targets": problem.targets * 255}, r"targets has pixels outside \[0, 1\]"),
+        ({"bases": problem.bases[0]}, "bases has shape"),
+        ({"bases": problem.bases.numpy()}, "bases has type ndarray"),
+        ({"bases": (255 * problem.bases).byte()}, r"bases has dtype torch\.uint8"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            attack(**problem._asdict() | SETTINGS | changes)
+
+
 @pytest.mark.parametrize("kind", ["features", "loss"])
 def test_a_loss_that_is_not_finite_stops_the_run(attack, problem, kind: str) -> None:
     """The poisons are those of before the failing iteration, and still in the ball."""

@@ -68,9 +68,11 @@ def test_check_refuses_pixels_that_are_none(value: float) -> None:
     poisons, bases = images(1, 0.1)
     poisons[0, 0, 0, 0, 0] = value
     with pytest.raises(ValueError, match=r"at \(0, 0, 0, 0, 0\)"):
-        assert_in_ball(poisons, bases, 2.0)
+        assert_in_ball(poisons, bases, 1.0)
     with pytest.raises(ValueError, match="leave the ball"):
-        quantise(poisons, bases, 2.0)
+        quantise(poisons, bases, 1.0)
+    with pytest.raises(ValueError, match="eps is 8; allowed: above 0, at most 1"):
+        assert_in_ball(bases, bases, 8)
 
 
 def test_shapes_and_bases_that_do_not_fit() -> None:

@@ -183,24 +183,38 @@ def test_bfloat16_stays_near_float32(problem) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"eps": 0}, "eps is 0; allowed: a positive number"),
-        ({"lr": -1}, "lr is -1"),
-        ({"iterations": 0}, "iterations is 0"),
+        ({"lr": -1}, "lr is -1; allowed: a positive number"),
+        ({"lr": float("inf")}, "lr is inf"),
         ({"target_batch": 0}, "target_batch is 0"),
+        ({"watch": (0, [torch.nn.Linear(1, 1)])}, "watch.0. is a Linear without 'features'"),
+        ({"dropout": 0.2}, "dropout is 0.2; allowed: True or False"),
         ({"target_dropout": "frozen"}, "'frozen'; allowed: resampled, fixed, off"),
         ({"precision": "fp16"}, "'fp16'; allowed: fp32, bf16"),
-        ({"substitutes": []}, "substitutes is empty"),
+        ({"substitutes": [torch.nn.Linear(1, 1)]}, "substitutes.0. is a Linear without 'features'"),
+        ({"substitutes": {"net": 1}}, "substitutes.0. is a str; allowed: a torch.nn.Module"),
+        ({"substitutes": None}, "found a NoneType; allowed: a list of networks"),
         ({"substitutes": torch.nn.Sequential()}, "found a Sequential; allowed: a list of networks"),
-        ({"bases": torch.zeros(2, 5, 5)}, "bases has shape"),
-        ({"bases": torch.full((3, 2, 5, 5), 200.0)}, r"bases has pixels outside \[0, 1\]: 200"),
+        ({"bases": torch.zeros(3, 2, 5, 5)}, "bases are torch.float32 on cpu, targets torch.float64 on cpu"),
+        (
+            {"bases": torch.zeros(3, 2, 5, 5).half()},
+            "bases has dtype torch.float16; allowed: a tensor of float32",
+        ),
         ({"bases": torch.zeros(3, 3, 2, 5, 5)}, "do not fit"),
         ({"targets": torch.zeros(4, 1, 5, 5)}, "do not fit"),
         ({"targets": torch.full((4, 2, 5, 5), torch.nan)}, "targets has pixels outside"),
     ],
 )
 def test_arguments_are_refused_by_name(problem, changes: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         crafting.craft(convex_polytope.objective, **problem._asdict() | SETTINGS | changes)
+
+
+def test_feature_maps_are_no_features(problem) -> None:
+    """As ``features`` of torchvision's networks, whose loss would be that of other pairs of numbers."""
+    for net in problem.substitutes:
+        net.features = lambda x: x
+    with pytest.raises(ValueError, match=r"TinyNet: found \(4, 2, 5, 5\); allowed: a tensor \(B, d\)"):
+        feature_collision.craft(*problem, **SETTINGS)
 
 
 def test_gradients_of_the_caller_do_not_matter(problem) -> None:
@@ -213,11 +227,6 @@ def test_gradients_of_the_caller_do_not_matter(problem) -> None:
     assert torch.equal(found.poisons, wanted) and not (
         found.poisons.requires_grad or found.bases.requires_grad
     )
-
-
-def test_images_must_be_floating_point(problem) -> None:
-    with pytest.raises(TypeError, match=r"bases has dtype torch\.uint8"):
-        convex_polytope.craft(problem.substitutes, problem.bases.to(torch.uint8), problem.targets)
 
 
 def test_an_unknown_attack_is_refused_with_the_nearest_name() -> None:

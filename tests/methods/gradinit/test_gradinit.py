@@ -434,6 +434,25 @@ def not_finite():
     return model
 
 
+@pytest.mark.parametrize("form", ["constraint", "penalty"])
+def test_the_memory_format_of_a_network_does_not_matter_and_stays(form):
+    torch.manual_seed(0)
+    body = [
+        nn.Conv2d(3, 4, 3, bias=False),
+        nn.BatchNorm2d(4),
+        nn.Tanh(),
+        nn.Conv2d(4, 6, 2, stride=2, groups=2),
+    ]
+    plain = nn.Sequential(*body, nn.Tanh(), nn.Flatten(), nn.Linear(54, 3)).to(FLOAT)
+    other = copy.deepcopy(plain).to(memory_format=torch.channels_last)
+    data = [(torch.rand(9, 3, 8, 8, dtype=FLOAT), torch.randint(0, 3, (9,))) for _ in range(6)]
+    formats = [[one.stride() for one in net.parameters()] for net in (plain, other)]
+    assert formats[0] != formats[1]
+    found = [gradinit(net, cross_entropy, data, form=form, iterations=6).scales for net in (plain, other)]
+    assert found[0] == pytest.approx(found[1], rel=1e-9) and found[0]["0.weight"] != 1
+    assert formats == [[one.stride() for one in net.parameters()] for net in (plain, other)]
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -453,7 +472,9 @@ def not_finite():
         (dict(moments="three"), "moments: found 'three'"),
         (dict(precision="fp8"), "precision: found 'fp8'"),
         (dict(clip=0.0), "clip: found 0.0"),
+        (dict(iterations=2.5), "iterations: found 2.5"),
         (dict(min_scale=2.0), "min_scale: found 2.0"),
+        (dict(min_scale=0.0), "min_scale: found 0.0, allowed: above 0 to 1, where the factors start"),
         (dict(max_scale=0.5), "max_scale: found 0.5"),
         (dict(optimizer="adam", normalised=True), "normalised: found True with optimizer 'adam'"),
         (dict(iterations=10), "batches: they ended after 5 (allowed: 10, one an iteration"),

@@ -27,7 +27,7 @@ RANGES: dict[str, Range] = {
     f"{G}.initialise.eta": POSITIVE,
     f"{G}.initialise.gamma": POSITIVE,
     f"{G}.initialise.overlap": ([0, 0.5, 1], [-0.1, 1.1]),
-    f"{G}.initialise.min_scale": BELOW_ONE,
+    f"{G}.initialise.min_scale": ([0.01, 0.99], [0, 1, float("nan")]),
     f"{G}.initialise.normalised": ([True, False], [0, "true"]),
     f"{G}.initialise.clip": ([0, 0.5], [-1.0, "none"]),
     f"{G}.initialise.divide_by_eta": ([True, False], [0, "true"]),

@@ -21,6 +21,7 @@ Where the text is ambiguous:
 * No stopping rule is given for the poisons, so the loop runs all iterations.
 """
 
+from relearn.methods.crafting.arguments import checked
 from relearn.methods.crafting.ball import assert_in_ball, quantise
 from relearn.methods.crafting.evaluation import evaluate
 from relearn.methods.crafting.loop import Checkpoint, Crafted, craft
@@ -35,6 +36,7 @@ __all__ = [
     "OnFeatures",
     "Reading",
     "assert_in_ball",
+    "checked",
     "convex_coefficients",
     "craft",
     "dropout_active",

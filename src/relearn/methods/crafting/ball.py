@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from relearn.methods.crafting.arguments import check_eps
+
 PIXEL_ROUNDING = 1e-6  # float32 rounding of base ± ε on the [0, 1] scale
 
 
@@ -42,8 +44,9 @@ def assert_in_ball(poisons: Tensor, bases: Tensor, eps: float) -> None:
     Floating-point images may exceed the bounds by 1e-6 of rounding error, 8-bit images not at all.
 
     Raises:
-        ValueError: shapes that do not fit, or a violation; the message gives the largest one and its index.
+        ValueError: an ``eps`` above 1, shapes that do not fit, or a violation; the message gives the largest one and its index.
     """
+    check_eps(eps)
     if poisons.shape[-bases.ndim :] != bases.shape:
         raise ValueError(
             f"poisons {tuple(poisons.shape)} do not end in the shape of bases {tuple(bases.shape)}"

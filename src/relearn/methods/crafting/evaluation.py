@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
-from relearn.methods.crafting.arguments import parts_of
+from relearn.methods.crafting.arguments import networks_of, parts_of
 from relearn.methods.crafting.networks import frozen
 from relearn.methods.crafting.objective import Objective, OnFeatures, Reading, as_objective, reading
 
@@ -16,7 +16,7 @@ from relearn.methods.crafting.objective import Objective, OnFeatures, Reading, a
 @torch.no_grad()
 def evaluate(
     objective: Objective | OnFeatures,
-    networks: Sequence[nn.Module],
+    networks: Iterable[nn.Module],
     poisons: Tensor,
     targets: Tensor,
     *,
@@ -30,6 +30,7 @@ def evaluate(
         (T, ...) for each network, None if there are none.
     """
     objective = as_objective(objective)
+    networks = networks_of(networks, objective.needs, "networks")
     losses = poisons.new_full((len(networks), len(targets)), math.nan)
     coefficients: list[Tensor | None] = [None] * len(networks)
     with frozen(networks):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from relearn.methods.acceleration import compiled
 from relearn.methods.cheap_dropout import cheap_masks
-from relearn.methods.crafting.arguments import check, parts_of, pixel_std_of
+from relearn.methods.crafting.arguments import check, checked, networks_of, parts_of, pixel_std_of
 from relearn.methods.crafting.evaluation import evaluate, usable
 from relearn.methods.crafting.folding import folded
 from relearn.methods.crafting.networks import (
@@ -67,15 +67,15 @@ class Crafted:
 
 def craft(
     objective: Objective | OnFeatures,
-    substitutes: Sequence[nn.Module],
+    substitutes: Iterable[nn.Module],
     bases: Tensor,
     targets: Tensor,
     *,
-    eps: float,
-    lr: float,
-    iterations: int,
-    dropout: bool,
-    seed: int,
+    eps: float = 0.1,
+    lr: float = 0.04,
+    iterations: int = 4000,
+    dropout: bool = True,
+    seed: int = 0,
     target_dropout: str = "resampled",
     pixel_std: float | Sequence[float] | Tensor | None = None,
     precision: str = "fp32",
@@ -86,17 +86,17 @@ def craft(
     checkpoint: Checkpoint | None = None,
     checkpoint_every: int = 100,
 ) -> Crafted:
-    """Craft poisons for every target.
+    """Craft poisons for every target; the defaults are the published values (zhu2022, section 2.2.8).
 
     Args:
         objective: the attack; for one on pooled features a function (features (T, k, d), target (T, d), last
             coefficients or None) -> loss (T,), coefficients (T, k) or None is sufficient.
         substitutes: networks with the methods read by the objective (`features(images (B, C, H, W)) -> (B, d)`),
             which standardise the pixels themselves. They run in eval mode without weight gradients; their state is
-            restored.
-        bases: clean poison images, (k, C, H, W) for all targets or (T, k, C, H, W), pixels in [0, 1].
-        targets: (T, C, H, W), pixels in [0, 1].
-        eps: largest change of a pixel, on the [0, 1] scale.
+            restored, but not their memory format: it is channels_last afterwards where that is faster.
+        bases: clean poison images, (k, C, H, W) for all targets or (T, k, C, H, W), float32 or float64 pixels in [0, 1].
+        targets: (T, C, H, W), likewise.
+        eps: largest change of a pixel, on the [0, 1] scale: 8/255, not 8.
         lr: Adam's learning rate on standardised pixels; betas (0.9, 0.999), no decay.
         iterations: Adam steps.
         dropout: whether the substitutes' dropout layers are active while crafting.
@@ -121,13 +121,15 @@ def craft(
         TypeError, ValueError: an invalid argument or saved state. A non-finite loss is not an error but
             the outcome "diverged".
     """
-    check(substitutes, bases, targets, eps, lr, iterations, target_dropout, precision, target_batch)
     objective = as_objective(objective)
+    substitutes = checked(substitutes, bases, targets, objective.needs)
+    every, watched = (watch[0], networks_of(watch[1], objective.needs, "watch")) if watch else (None, ())
+    counts = {"iterations": iterations, "target_batch": target_batch, "checkpoint_every": checkpoint_every}
+    check(eps, lr, dropout, target_dropout, precision, **counts, watch=every)
     bases, targets = bases.detach().expand(len(targets), *bases.shape[-4:]), targets.detach()
     state = State(bases.clone(), eps)
     std = pixel_std_of(substitutes, pixel_std, state.poisons)
     parts = parts_of(len(targets), target_batch, objective.at_once)
-    watched = list(watch[1]) if watch else []
     reason = None
 
     def losses_in(networks: Sequence[nn.Module]) -> tuple[Tensor, list[Tensor | None]]:
@@ -143,7 +145,8 @@ def craft(
             stack.enter_context(dropout_active(net, dropout))
             if layout(net, targets.device, precision) is torch.channels_last:
                 net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        stack.enter_context(folded([*substitutes, *watched], precision))
+        if objective.folds:
+            stack.enter_context(folded([*substitutes, *watched], precision))
         for net in substitutes:
             stack.enter_context(compiled(net, "features"))
         masks = target_dropout if dropout else "off"
@@ -170,7 +173,7 @@ def craft(
             if reason is not None:
                 break
             row: dict[str, Any] = {"iteration": step, "loss_sum": loss, "loss_mean": loss / len(substitutes)}
-            if watch and (step % watch[0] == 0 or step == iterations):
+            if every and (step % every == 0 or step == iterations):
                 row["watch"] = losses_in(watched)[0].mean(-1).tolist()
             state.step(gradient, std, lr)
             state.history.append(row)

@@ -25,12 +25,20 @@ class Objective(ABC):
     `read_target`.
     """
 
+    needs: Sequence[str] = ("features",)
+    """What a network must have for it; an attack that reads something else names that."""
+    folds = True
+    """Whether the networks may be folded meanwhile; not if it differentiates with respect to their weights."""
     at_once: int | None = None
     """Maximum number of targets per pass, for attacks that need much memory per target."""
 
     def layers(self, net: Any, images: Tensor) -> Reading:
         """Readings of images (B, C, H, W), each a tensor (B, ...)."""
-        return (net.features(images),)
+        found = net.features(images)
+        if not isinstance(found, Tensor) or found.ndim != 2:
+            shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise ValueError(f"features of a {type(net).__name__}: found {shape}; allowed: a tensor (B, d)")
+        return (found,)
 
     def read(self, net: nn.Module, poisons: Tensor) -> Reading:
         """Readings of poisons (T, k, C, H, W), each a tensor (T, ...), differentiable w.r.t. the poisons."""

@@ -108,7 +108,7 @@ def gradinit(
         tau: learning rate of the factors; the text searches 1e-3 to 1e-1.
         iterations: at least 1; the text: an epoch of CIFAR-10 (390), 780 for translation, 2000 for ImageNet.
         overlap: r, the share of S̃ that is also in S, 0 to 1.
-        min_scale, max_scale: bounds of the factors.
+        min_scale, max_scale: bounds of the factors, above 0 to 1 and at least 1.
         normalised: A[g] = g/‖g‖₂ for ``sgd``, see above.
         form: ``constraint``, or ``penalty`` with strength ``penalty`` (``gamma`` is then unused).
         scope: ``all``, or for table 4.6 ``fix_norm`` (parameters of normalisation layers are not scaled) and ``only_norm``.
@@ -135,9 +135,7 @@ def gradinit(
         eta=eta,
         gamma=gamma,
         tau=tau,
-        iterations=iterations,
         overlap=overlap,
-        min_scale=min_scale,
         max_scale=max_scale,
         normalised=normalised,
         form=form,

@@ -16,9 +16,7 @@ def check(
     eta: float,
     gamma: float,
     tau: float,
-    iterations: int,
     overlap: float,
-    min_scale: float,
     max_scale: float | None,
     normalised: bool,
     form: str,
@@ -40,12 +38,8 @@ def check(
             raise ValueError(f"{name}: found {value}, allowed: above 0")
     if not (penalty >= 0 and math.isfinite(penalty)):
         raise ValueError(f"penalty: found {penalty}, allowed: at least 0")
-    if iterations < 1:
-        raise ValueError(f"iterations: found {iterations}, allowed: at least 1")
     if not 0 <= overlap <= 1:
         raise ValueError(f"overlap: found {overlap}, allowed: 0 to 1")
-    if not 0 <= min_scale <= 1:
-        raise ValueError(f"min_scale: found {min_scale}, allowed: 0 to 1, where the factors start")
     if max_scale is not None and not max_scale >= 1:
         raise ValueError(f"max_scale: found {max_scale}, allowed: at least 1, where the factors start")
     if clip is not None and not clip > 0:

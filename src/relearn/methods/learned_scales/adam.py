@@ -10,6 +10,12 @@ from torch import Tensor
 MOMENTS = ("shared", "split")
 
 
+def check_low(low: float | None) -> None:
+    """ValueError unless a lower bound of the factors is ``None`` or in (0, 1]; at 0 a tensor would be lost."""
+    if low is not None and not 0 < low <= 1:
+        raise ValueError(f"min_scale: found {low}, allowed: above 0 to 1, where the factors start")
+
+
 class ScaleAdam:
     r"""Adam (Kingma & Ba 2015) for the factors m, with the clamp of zhu2022, algorithm 4.
 
@@ -42,6 +48,7 @@ class ScaleAdam:
     ) -> None:
         if moments not in MOMENTS:
             raise ValueError(f"moments: found {moments!r}, allowed are {', '.join(MOMENTS)}")
+        check_low(low)
         self.scales = torch.ones(count, dtype=torch.float64)
         self.tau, self.low, self.high, self.clip = tau, low, high, clip
         self.split, self.betas, self.eps = moments == "split", betas, eps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from numbers import Integral
 from typing import Any, Protocol
 
 import torch
@@ -71,8 +72,11 @@ def learn(
         resumed: called with the history of a resumed run.
 
     Raises:
-        ValueError: an iterator has too few batches, or a number is not finite in the first iteration. The network is then unchanged.
+        ValueError: ``iterations`` is no whole number above 0, an iterator has too few batches, or a number is not finite in the first
+            iteration. The network is then unchanged.
     """
+    if isinstance(iterations, bool) or not isinstance(iterations, Integral) or iterations < 1:
+        raise ValueError(f"iterations: found {iterations}, allowed: a whole number, at least 1")
     result, done = Initialised(skipped=weights.skipped), 0
     state, device = checkpoint.load() if checkpoint else None, weights.tensors[0].device
     if state is not None:

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from relearn.methods.learned_scales.adam import check_low
+
 
 class ScaleSign:
     r"""Each norm n = α‖W‖ moves by a fixed amount against the sign of its derivative (Dauphin & Schoenholz 2019; Bernstein et al. 2018).
@@ -23,6 +25,7 @@ class ScaleSign:
     """
 
     def __init__(self, norms: Tensor, tau: float, momentum: float, low: float | None = None) -> None:
+        check_low(low)
         self.norms, self.tau, self.momentum, self.low = norms.double(), tau, momentum, low
         self.scales = torch.ones_like(self.norms)
         self.velocity = torch.zeros_like(self.norms)

@@ -137,7 +137,7 @@ class Initialise(Section):
     eta: Positive
     gamma: Positive
     overlap: Overlap
-    min_scale: Share
+    min_scale: Annotated[float, Field(gt=0, lt=1)]
     normalised: bool
     clip: NotNegative
     divide_by_eta: bool

@@ -72,7 +72,7 @@ class InitialiseTranslation(Section):
     max_tokens: Length
     iterations: Steps
     tau: Positive
-    min_scale: Share
+    min_scale: Annotated[float, Field(gt=0, lt=1)]
 
 
 class ShortWarmup(Section):
