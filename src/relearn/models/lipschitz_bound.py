@@ -15,12 +15,8 @@ from torch.nn.utils.parametrize import is_parametrized
 
 FORMS = ("printed", "corrected", "tight")
 NORMS = ("two", "inf")
-RANDOM = (
-    "p",
-    "drop_prob",
-    "drop_path",
-    "dropout",
-)  # attributes that hold the probability of something drawn in training
+RANDOM = ("p", "drop_prob", "drop_path", "dropout", "attention_dropout")
+"""Attributes that hold the probability of something drawn in training."""
 
 
 class Part(NamedTuple):
@@ -129,12 +125,16 @@ class Walk:
 
 
 Rule = Callable[[Walk, Any, At], At]
+Options = Callable[[Any], str]
 RULES: dict[type[nn.Module], Rule] = {}
+OPTIONS: dict[type[nn.Module], Options] = {}
 One = TypeVar("One", bound=Rule)
 
 
-def lipschitz_rule(*kinds: type[nn.Module]) -> Callable[[One], One]:
+def lipschitz_rule(*kinds: type[nn.Module], refuses: Options = lambda _: "") -> Callable[[One], One]:
     """Register a rule for modules of these classes, e.g. for a block of your own.
+
+    ``refuses``: module → why its options have no bound; empty if they have one.
 
     A rule is called with the walk, the module and what is known about its input. It calls ``walk.add`` for each constant, ``walk.visit``
     for each part and ``walk.branch`` for each residual branch, and returns what is known about the output::
@@ -147,7 +147,7 @@ def lipschitz_rule(*kinds: type[nn.Module]) -> Callable[[One], One]:
 
     def enter(rule: One) -> One:
         for kind in kinds:
-            RULES[kind] = rule
+            RULES[kind], OPTIONS[kind] = rule, refuses
         return rule
 
     return enter
@@ -192,11 +192,9 @@ def lipschitz_bound(
     for name, word, allowed in (("p", p, NORMS), ("form", form, FORMS)):
         if word not in allowed:
             raise ValueError(f"{name}: {word!r} (allowed: {', '.join(allowed)})")
+    if why := changing(network):
+        raise ValueError(why)
     for name, module in network.named_modules():
-        if module.training and any(_positive(getattr(module, one, 0.0)) for one in RANDOM):
-            raise ValueError(
-                f"{name or 'network'}: {type(module).__name__} draws in training mode (allowed: eval())"
-            )
         if "parametrizations" not in name.split(".") and (why := altered(module)):
             raise ValueError(f"{name or 'network'}: {type(module).__name__} is not covered: {why}")
     import_module("relearn.models.lipschitz_timm_rules")  # registers all rules, which import this module
@@ -214,6 +212,8 @@ def _rule(walk: Walk, module: nn.Module) -> Rule:
         raise walk.refuse(
             module, f"its forward differs from {kind.__name__}'s (allowed: lipschitz_rule adds its own)"
         )
+    if why := OPTIONS[kind](module):
+        raise walk.refuse(module, why)
     return RULES[kind]
 
 
@@ -226,6 +226,18 @@ def ruled_kind(module: nn.Module) -> tuple[type[nn.Module] | None, bool]:
     kind = next((one for one in written.__mro__ if one in RULES), None)
     ours = written.__module__.startswith("relearn.")
     return kind, kind is not None and not ours and written.forward is not kind.forward
+
+
+def changing(network: nn.Module) -> str:
+    """Why a network is not one function of a sample: a part that draws or uses the batch's statistics; empty if it is."""
+    for name, module in network.named_modules():
+        batch = isinstance(module, nn.modules.batchnorm._BatchNorm)
+        batch = batch and (module.training or module.running_var is None)
+        if batch or (module.training and any(_positive(getattr(module, one, 0.0)) for one in RANDOM)):
+            what = "uses statistics of the batch" if batch else "draws in training mode"
+            allowed = "eval(), with running statistics" if batch else "eval()"
+            return f"{name or 'network'}: {type(module).__name__} {what} (allowed: {allowed})"
+    return ""
 
 
 def altered(module: nn.Module) -> str:
