@@ -125,16 +125,14 @@ class Walk:
 
 
 Rule = Callable[[Walk, Any, At], At]
-Options = Callable[[Any], str]
 RULES: dict[type[nn.Module], Rule] = {}
-OPTIONS: dict[type[nn.Module], Options] = {}
+REFUSED: list[tuple[tuple[type[nn.Module], ...], Callable[[Any], bool], str]] = []
+"""Classes with a rule, a test of a module's options, and why those that meet it have no bound; ``{0}`` is the module."""
 One = TypeVar("One", bound=Rule)
 
 
-def lipschitz_rule(*kinds: type[nn.Module], refuses: Options = lambda _: "") -> Callable[[One], One]:
+def lipschitz_rule(*kinds: type[nn.Module]) -> Callable[[One], One]:
     """Register a rule for modules of these classes, e.g. for a block of your own.
-
-    ``refuses``: module → why its options have no bound; empty if they have one.
 
     A rule is called with the walk, the module and what is known about its input. It calls ``walk.add`` for each constant, ``walk.visit``
     for each part and ``walk.branch`` for each residual branch, and returns what is known about the output::
@@ -147,7 +145,7 @@ def lipschitz_rule(*kinds: type[nn.Module], refuses: Options = lambda _: "") -> 
 
     def enter(rule: One) -> One:
         for kind in kinds:
-            RULES[kind], OPTIONS[kind] = rule, refuses
+            RULES[kind] = rule
         return rule
 
     return enter
@@ -212,7 +210,7 @@ def _rule(walk: Walk, module: nn.Module) -> Rule:
         raise walk.refuse(
             module, f"its forward differs from {kind.__name__}'s (allowed: lipschitz_rule adds its own)"
         )
-    if why := OPTIONS[kind](module):
+    if why := refused(kind, module):
         raise walk.refuse(module, why)
     return RULES[kind]
 
@@ -226,6 +224,12 @@ def ruled_kind(module: nn.Module) -> tuple[type[nn.Module] | None, bool]:
     kind = next((one for one in written.__mro__ if one in RULES), None)
     ours = written.__module__.startswith("relearn.")
     return kind, kind is not None and not ours and written.forward is not kind.forward
+
+
+def refused(kind: type[nn.Module], module: nn.Module) -> str:
+    """Why the options of a module with this class's rule have no bound; empty if they have one."""
+    found = (why for kinds, test, why in REFUSED if kind in kinds and test(module))
+    return next(found, "").format(module)
 
 
 def changing(network: nn.Module) -> str:

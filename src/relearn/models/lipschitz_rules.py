@@ -118,13 +118,7 @@ def _gelu_linear(walk: Walk, module: GeluLinear, at: At) -> At:
     return without_radius(at, *at.shape[:-1], module.out_features)
 
 
-def _conv_options(module: Any) -> str:
-    if isinstance(module.padding, str) or module.padding_mode != "zeros" or set(module.dilation) != {1}:
-        return "padding in words, padding_mode or dilation (allowed: numbers, zeros, 1)"
-    return ""
-
-
-@lipschitz_rule(nn.Conv1d, nn.Conv2d, nn.Conv3d, refuses=_conv_options)
+@lipschitz_rule(nn.Conv1d, nn.Conv2d, nn.Conv3d)
 def _conv(walk: Walk, module: Any, at: At) -> At:
     size, (stride, padding) = at.shape[1:], (module.stride, module.padding)
     check_channels(walk, at, module.in_channels, len(module.kernel_size))
@@ -136,11 +130,7 @@ def _conv(walk: Walk, module: Any, at: At) -> At:
     return without_radius(at, module.out_channels, *sides(walk, at, module.kernel_size, stride, padding))
 
 
-def _no_statistics(module: Any) -> str:
-    return "statistics of the batch (allowed: running statistics)" if module.running_var is None else ""
-
-
-@lipschitz_rule(nn.BatchNorm1d, nn.BatchNorm2d, refuses=_no_statistics)
+@lipschitz_rule(nn.BatchNorm1d, nn.BatchNorm2d)
 def _batch_norm(walk: Walk, module: Any, at: At) -> At:
     check_channels(
         walk, at, module.num_features, 2 if isinstance(module, nn.BatchNorm2d) else len(at.shape) - 1
@@ -150,11 +140,7 @@ def _batch_norm(walk: Walk, module: Any, at: At) -> At:
     return without_radius(at)
 
 
-def _several_axes(module: Any) -> str:
-    return "several axes (allowed: the last one)" if len(module.normalized_shape) != 1 else ""
-
-
-@lipschitz_rule(nn.LayerNorm, refuses=_several_axes)
+@lipschitz_rule(nn.LayerNorm)
 def _layer_norm(walk: Walk, module: nn.LayerNorm, at: At) -> At:
     dim = module.normalized_shape[0]
     gamma = torch.ones(dim, dtype=torch.float64) if module.weight is None else _wide(module.weight)
@@ -234,12 +220,7 @@ def _windows(walk: Walk, module: ShiftedWindowAttention, at: At) -> At:
     return without_radius(at)
 
 
-def _other_similarity(module: Any) -> str:
-    other = module.similarity != "cosine"
-    return f"similarity {module.similarity!r} has no Lipschitz constant (allowed: cosine)" if other else ""
-
-
-@lipschitz_rule(CrossShapedAttention, refuses=_other_similarity)
+@lipschitz_rule(CrossShapedAttention)
 def _stripes(walk: Walk, module: CrossShapedAttention, at: At) -> At:
     width = module.dim // module.heads
     wq, wk, wv = _wide(module.qkv.weight).view(3, module.heads, width, module.dim).mT
@@ -367,14 +348,7 @@ def _downsample(walk: Walk, module: Downsample, at: At) -> At:
     return walk.visit(module.norm, "norm", At((height, width, dim)))
 
 
-def _head_options(module: Any) -> str:
-    pool = module.global_pool.pool_type
-    if module.input_fmt != "NHWC":
-        return f"input_fmt {module.input_fmt!r} (allowed: NHWC)"
-    return "" if pool in ("avg", "max", "") else f"pooling {pool!r} (allowed: avg, max, '')"
-
-
-@lipschitz_rule(ClassifierHead, refuses=_head_options)
+@lipschitz_rule(ClassifierHead)
 def _head(walk: Walk, module: Any, at: At) -> At:
     pool = module.global_pool.pool_type
     if pool == "avg":
@@ -398,12 +372,7 @@ def _pyramid(walk: Walk, module: Pyramid, at: At) -> At:
     return at
 
 
-def _class_attention(module: Any) -> str:
-    found = module.class_token == "class_attention"
-    return "class attention has no Lipschitz constant (allowed: from_start, mean)" if found else ""
-
-
-@lipschitz_rule(ResidualViT, refuses=_class_attention)
+@lipschitz_rule(ResidualViT)
 def _vit(walk: Walk, module: ResidualViT, at: At) -> At:
     tokens, dim = walk.visit(module.patch_embed, "patch_embed", at).shape
     at = At((tokens + module.num_prefix_tokens, dim))

@@ -32,8 +32,9 @@ from relearn import torchvision_schema
 from relearn.layers.scaled_residual import ScaledResidual
 from relearn.layers.weighted_residual import WeightedResidual
 from relearn.models import lipschitz_rules
+from relearn.models.cross_windows import CrossShapedAttention
 from relearn.models.lipschitz_bound import (
-    OPTIONS,
+    REFUSED,
     RULES,
     At,
     Part,
@@ -41,9 +42,11 @@ from relearn.models.lipschitz_bound import (
     altered,
     lipschitz_rule,
     product,
+    refused,
     ruled_kind,
     without_radius,
 )
+from relearn.models.residual_vit import ResidualViT
 
 torchvision_schema.declare()
 
@@ -56,6 +59,58 @@ def _pair(value: Any) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (value[0], value[1])
 
 
+def _several(module: Any) -> bool:
+    return _pair(module.output_size) != (1, 1)
+
+
+def _other_pool(module: Any) -> bool:
+    pool = module.pool  # of another class for the format NHWC
+    return module.pool_type != "avg" or not isinstance(pool, nn.AdaptiveAvgPool2d) or _several(pool)
+
+
+def _other_windows(module: Any) -> bool:
+    return isinstance(module.padding, str) or module.padding_mode != "zeros" or set(module.dilation) != {1}
+
+
+REFUSED += [
+    (
+        (nn.Conv1d, nn.Conv2d, nn.Conv3d), _other_windows,
+        "padding in words, padding_mode or dilation (allowed: numbers, zeros, 1)",
+    ),
+    (
+        (nn.BatchNorm1d, nn.BatchNorm2d, BatchNormAct2d), lambda one: one.running_var is None,
+        "statistics of the batch (allowed: running statistics)",
+    ),
+    (
+        (nn.LayerNorm, LayerNorm), lambda one: len(one.normalized_shape) != 1,
+        "several axes (allowed: the last one)",
+    ),
+    (
+        (CrossShapedAttention,), lambda one: one.similarity != "cosine",
+        "similarity {0.similarity!r} has no Lipschitz constant (allowed: cosine)",
+    ),
+    (
+        (ResidualViT,), lambda one: one.class_token == "class_attention",
+        "class attention has no Lipschitz constant (allowed: from_start, mean)",
+    ),
+    ((ClassifierHead,), lambda one: one.input_fmt != "NHWC", "input_fmt {0.input_fmt!r} (allowed: NHWC)"),
+    (
+        (ClassifierHead,), lambda one: one.global_pool.pool_type not in ("avg", "max", ""),
+        "pooling {0.global_pool.pool_type!r} (allowed: avg, max, '')",
+    ),
+    ((nn.MaxPool2d,), lambda one: _pair(one.dilation) != (1, 1), "dilation {0.dilation} (allowed: 1)"),
+    (
+        (nn.AvgPool2d,), lambda one: one.divisor_override is not None,
+        "divisor_override {0.divisor_override} (allowed: None)",
+    ),
+    ((nn.AdaptiveAvgPool2d,), _several, "output size {0.output_size} (allowed: 1)"),
+    (
+        (SelectAdaptivePool2d,), _other_pool,
+        "pool_type {0.pool_type!r} by {0.pool} (allowed: avg, input_fmt NCHW, output_size 1)",
+    ),
+]  # fmt: skip
+
+
 def _pooled(walk: Walk, module: Any, at: At) -> At:
     """What is known after the pooling."""
     try:
@@ -66,18 +121,14 @@ def _pooled(walk: Walk, module: Any, at: At) -> At:
         ) from error
 
 
-@lipschitz_rule(
-    nn.MaxPool2d, refuses=lambda one: "dilation (allowed: 1)" if _pair(one.dilation) != (1, 1) else ""
-)
+@lipschitz_rule(nn.MaxPool2d)
 def _max_pool(walk: Walk, module: nn.MaxPool2d, at: At) -> At:
     overlap = math.prod(-(-k // s) for k, s in zip(_pair(module.kernel_size), _pair(module.stride)))
     walk.add(module, math.sqrt(overlap) if walk.p == "two" else 1.0)
     return _pooled(walk, module, at)
 
 
-@lipschitz_rule(
-    nn.AvgPool2d, refuses=lambda one: "divisor_override (allowed: None)" if one.divisor_override else ""
-)
+@lipschitz_rule(nn.AvgPool2d)
 def _average_pool(walk: Walk, module: nn.AvgPool2d, at: At) -> At:
     after = _pooled(walk, module, at)
     bound = 1.0
@@ -92,24 +143,13 @@ def _average_pool(walk: Walk, module: nn.AvgPool2d, at: At) -> At:
     return after
 
 
-def _not_one(module: Any) -> str:
-    return "" if _pair(module.output_size) == (1, 1) else f"output size {module.output_size} (allowed: 1)"
-
-
-@lipschitz_rule(nn.AdaptiveAvgPool2d, refuses=_not_one)
+@lipschitz_rule(nn.AdaptiveAvgPool2d)
 def _whole_average(walk: Walk, module: nn.AdaptiveAvgPool2d, at: At) -> At:
     walk.add(module, 1 / math.sqrt(math.prod(at.shape[1:])) if walk.p == "two" else 1.0)
     return without_radius(at, at.shape[0], 1, 1)
 
 
-def _select_options(module: Any) -> str:
-    pool = module.pool  # of another class for the format NHWC
-    plain = module.pool_type == "avg" and isinstance(pool, nn.AdaptiveAvgPool2d) and not _not_one(pool)
-    allowed = "(allowed: avg, input_fmt NCHW, output_size 1)"
-    return "" if plain else f"pool_type {module.pool_type!r} by {pool} {allowed}"
-
-
-@lipschitz_rule(SelectAdaptivePool2d, refuses=_select_options)
+@lipschitz_rule(SelectAdaptivePool2d)
 def _select_pool(walk: Walk, module: Any, at: At) -> At:
     walk.add(module, 1 / math.sqrt(math.prod(at.shape[1:])) if walk.p == "two" else 1.0)
     flat = not isinstance(module.flatten, nn.Identity)
@@ -117,10 +157,10 @@ def _select_pool(walk: Walk, module: Any, at: At) -> At:
 
 
 # written anew, it computes what the layer of torch does
-lipschitz_rule(LayerNorm, refuses=lipschitz_rules._several_axes)(lipschitz_rules._layer_norm)
+lipschitz_rule(LayerNorm)(lipschitz_rules._layer_norm)
 
 
-@lipschitz_rule(BatchNormAct2d, refuses=lipschitz_rules._no_statistics)
+@lipschitz_rule(BatchNormAct2d)
 def _batch_norm_act(walk: Walk, module: Any, at: At) -> At:
     return walk.visit(module.act, "act", RULES[nn.BatchNorm2d](walk, module, at))
 
@@ -189,7 +229,7 @@ def uncovered(network: nn.Module) -> list[Uncovered]:
         parent = network.get_submodule(name.rpartition(".")[0]) if name else None
         kind, own = ruled_kind(module)
         # the rule of a head counts its pooling
-        options = OPTIONS[kind](module) if kind and not isinstance(parent, ClassifierHead) else ""
+        options = refused(kind, module) if kind and not isinstance(parent, ClassifierHead) else ""
         if kind is not None and RULES[kind] is lipschitz_rules._no_constant:
             found.append(
                 Uncovered(
