@@ -173,3 +173,16 @@ def test_meta_device(name: str) -> None:
     y.sum().backward()
     assert y.is_meta and y.shape == want
     assert all(one.grad is None or one.grad.is_meta for one in layer.parameters())
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_batch_without_samples_passes_both_ways(name: str, fused: bool) -> None:
+    layer, inputs, more = cases(2)[name]
+    for one in layer.modules():
+        if hasattr(one, "fused"):
+            one.fused = fused
+    full, empty = (first(layer(*(one[:count] for one in inputs), **more)) for count in (2, 0))
+    assert empty.shape == (0, *full.shape[1:])
+    empty.sum().backward()
+    assert all(one.grad is None or not one.grad.any() for one in layer.parameters())

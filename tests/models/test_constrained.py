@@ -189,6 +189,32 @@ def test_wrong_arguments_are_refused() -> None:
         constrain(twice, shape=IMAGE)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["spectral", "bjorck"])
+def test_a_weight_that_cannot_be_constrained_is_named_with_its_shape(kind: str) -> None:
+    normed = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    for layer, said in (
+        (
+            nn.Linear(0, 2),
+            r"weight of Linear: found torch.float32 \(2, 0\), allowed: real numbers, not empty",
+        ),
+        (
+            nn.Linear(3, 2, dtype=torch.complex64),
+            r"weight of Linear: found torch.complex64 \(2, 3\), allowed",
+        ),
+        (nn.LazyLinear(2), "weight of LazyLinear: found no shape yet, allowed"),
+        (normed, "found a parametrization or a plain tensor, allowed: a parameter"),
+        (
+            nn.utils.weight_norm(nn.Linear(3, 2)),
+            "found a parametrization or a plain tensor, allowed: a parameter",
+        ),
+    ):
+        net = nn.Sequential(nn.Linear(3, 3), nn.Sequential(layer))
+        with pytest.raises(ValueError, match=f"^1.0.weight: {said}[^\n]*$"):
+            constrain(net, kind=kind)
+        assert not list(constraints(net))  # nothing is left on the layers before it
+
+
 def test_a_refused_network_stays_as_it_was() -> None:
     net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3, padding=2, dilation=2))
     before = {name: weight.clone() for name, weight in net.state_dict().items()}

@@ -35,14 +35,50 @@ def drawn(net: nn.Module, seed: int = 0) -> nn.Module:
 
 
 @pytest.mark.parametrize("p", ["two", "inf"])
-@pytest.mark.parametrize(("kernel", "stride", "padding"), [(2, 2, 0), (3, 2, 1), (3, 1, 1), (2, 3, 0)])
-def test_an_average_is_a_matrix_whose_norm_is_bounded(kernel: int, stride: int, padding: int, p: str) -> None:
-    pool = nn.AvgPool2d(kernel, stride, padding)
-    bound = lipschitz_bound(pool, (2, 9, 9), p=p).value
-    exact = norm(pool, torch.rand(2, 9, 9, dtype=torch.float64), p)
-    assert exact <= bound * (1 + 1e-12)
-    if kernel <= stride and not padding:
-        assert exact == pytest.approx(bound)
+@pytest.mark.parametrize(
+    "window", [(2, 2, 0), (3, 2, 1), (3, 1, 1), (2, 3, 0), ((3, 2), (1, 2), (1, 0))], ids=str
+)
+@pytest.mark.parametrize("size", [(9, 9), (4, 7), (2, 3)], ids=str)
+@pytest.mark.parametrize("ceil", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_the_bound_of_an_average_is_its_norm(size, window, ceil: bool, padded: bool, p: str) -> None:
+    pool = nn.AvgPool2d(*window, ceil, padded)
+    bound = lipschitz_bound(pool, (2, *size), p=p).value
+    exact = norm(pool, torch.rand(2, *size, dtype=torch.float64), p)
+    assert exact == pytest.approx(bound, rel=1e-12) if p == "two" else exact <= bound * (1 + 1e-12)
+
+
+def test_a_window_that_the_border_cuts_has_larger_weights() -> None:
+    """The control: √(o / K), which holds for windows of K pixels, is too small for the last window, of one pixel."""
+    pool = nn.AvgPool2d(2, 2, ceil_mode=True, count_include_pad=False)
+    assert lipschitz_bound(pool, (1, 3, 3)).value == pytest.approx(1.0) == 2 * (1 / 4) ** 0.5
+    assert lipschitz_bound(pool, (1, 4, 4)).value == pytest.approx(0.5)
+    assert lipschitz_bound(nn.MaxPool2d(2, 2, ceil_mode=True), (1, 3, 3)).value == 1.0
+    net = drawn(resnet.ResNet(resnet.BasicBlock, (1, 1, 1, 1), channels=(4, 4, 6, 6), avg_down=True))
+    assert (
+        norm(net, torch.randn(3, 40, 40, dtype=torch.float64), "two")
+        <= lipschitz_bound(net, (3, 40, 40)).value
+    )
+
+
+REFUSED = {
+    "divisor_override": nn.AvgPool2d(2, divisor_override=3),
+    "dilation": nn.MaxPool2d(2, dilation=2),
+    "output size": nn.AdaptiveAvgPool2d(2),
+    "padding in words": nn.Conv2d(1, 1, 3, padding="same"),
+    "several axes": nn.LayerNorm((8, 8)),
+    "statistics of the batch": nn.BatchNorm2d(1, track_running_stats=False),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_a_refused_option_is_listed_with_its_reason(why: str) -> None:
+    net = nn.Sequential(nn.ReLU(), REFUSED[why]).eval()
+    (found,) = uncovered(net)
+    assert found.name == "1" and found.why.startswith(why) and "(allowed: " in found.why
+    with pytest.raises(ValueError, match=f"1: {found.kind} .*{why}") as caught:
+        lipschitz_bound(net, (1, 8, 8))
+    assert "\n" not in str(caught.value)
 
 
 def test_the_bound_of_a_maximum_is_attained() -> None:

@@ -84,6 +84,28 @@ def test_a_name_builds_a_network_without_stages(timm, name, head):
     assert features.feature_info.reduction() == [16, 16]
 
 
+@pytest.mark.parametrize("name", ["residual_deit_tiny", "lrformer_depth6"])
+def test_dropout_before_the_head_is_timms(timm, name):
+    given = TINY_VIT | dict(in_chans=1, drop_rate=0.5, drop_path_rate=0.1, global_pool="avg")
+    states = []
+    for drop_rate in (0.0, 0.5):
+        torch.manual_seed(0)
+        net = timm.create_model(name, **given | dict(drop_rate=drop_rate))
+        states.append(torch.get_rng_state())
+    assert torch.equal(*states)  # no more random draws at the start
+    truth = timm.create_model("vit_tiny_patch16_224", depth=1, embed_dim=8, num_heads=2, drop_rate=0.5)
+    tokens, found = torch.rand(4, 5, 8), []
+    for one in (net, truth.train()):
+        one.head, one.fc_norm, one.global_pool = torch.nn.Identity(), torch.nn.Identity(), "avg"
+        torch.manual_seed(1)
+        found.append(one.forward_head(tokens))
+    torch.testing.assert_close(*found)
+    assert torch.equal(net.eval().forward_head(tokens), tokens[:, 1:].mean(1)) and not found[0].all()
+    for wrong in (dict(drop_rate=1.0), dict(global_pool="max")):
+        with pytest.raises(ValueError, match=f"^{next(iter(wrong))}: .*allowed: .*[^ ]\\)$"):
+            timm.create_model(name, **TINY_VIT | wrong)
+
+
 def test_there_are_no_published_weights(timm):
     with pytest.raises(RuntimeError, match="No pretrained weights"):
         timm.create_model("lipsformer_swin_tiny", pretrained=True, **FORMS["lipsformer_swin_tiny"])

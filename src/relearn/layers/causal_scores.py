@@ -41,14 +41,14 @@ def attention_weights(piece: Piece, side: Side, form: Form) -> Tensor:
         added = added.expand(groups, piece.blocks, w, 2 * w).reshape(-1, w, 2 * w)
         keys = piece.windows(side.near[0]).flatten(0, 1)
         near = torch.baddbmm(added, rows.reshape(-1, w, rows.shape[2]), keys.mT)
-        parts.append(near.view(groups, -1, 2 * w))
+        parts.append(near.view(groups, piece.blocks * w, 2 * w))
     if piece.seen:
         added = piece.segment_mask(rows)[..., None]
         if side.rc is not None:
             found = side.q[:, piece.whole] @ distances_of(piece, side.rc, form.each).mT
             added = piece.by_segment_distance(found, piece.seen, form.each) + added
         added = added.expand(groups, piece.segments, piece.spans.segment, piece.seen, r).flatten(3)
-        added = added.reshape(groups, -1, piece.seen * r)[:, piece.front : piece.front + piece.rows]
+        added = added.flatten(1, 2)[:, piece.front : piece.front + piece.rows]
         parts.append(torch.baddbmm(added, rows, side.far[0, :, : piece.seen * r].mT))
     if not parts:
         return rows.new_zeros(*rows.shape[:2], 0)

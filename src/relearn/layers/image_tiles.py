@@ -49,8 +49,8 @@ class Tiling(NamedTuple):
     def join(self, x: Tensor) -> Tensor:
         """The inverse of :meth:`segments`."""
         (rows, columns), (height, width) = self.cells, self.side
-        x = x.view(x.shape[0], rows, columns, height, width, -1).permute(0, 1, 3, 2, 4, 5)
-        return x.reshape(x.shape[0], rows * height, columns * width, -1)[:, : self.grid[0], : self.grid[1]]
+        x = x.unflatten(2, (height, width)).unflatten(1, (rows, columns)).transpose(2, 3)
+        return x.flatten(3, 4).flatten(1, 2)[:, : self.grid[0], : self.grid[1]]
 
     def visible(self, device: torch.device) -> Tensor | None:
         """Return which window tokens lie inside the grid, (segments, tokens per window); None: all do."""

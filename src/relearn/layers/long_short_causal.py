@@ -126,7 +126,7 @@ class CausalLongShortAttention(nn.Module):
         tensors = (q, near, far.to(q.dtype), *tables, *self._biases(near, tables[0]))
         dropout = self.dropout if self.training else 0.0
         form = Form(self.as_released, self.rank if self.as_released else 1, dropout)
-        own = self.fused and not torch.compiler.is_compiling()
+        own = self.fused and not torch.compiler.is_compiling() and len(x) > 0
         mixed = CausalCore.apply(spans, form, *tensors) if own else mix_values(spans, form, *tensors)
         return self.out(mixed.flatten(2))
 

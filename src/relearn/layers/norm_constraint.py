@@ -305,15 +305,30 @@ def constrain_norm(
         ValueError: arguments that :class:`NormConstraint` rejects; no possible size for a convolution that needs one; blocks for another
             weight than a matrix; a weight of more than two axes in another layer (transposed convolutions, bilinear maps).
     """
-    weight = getattr(layer, name)
-    if weight is None:
-        raise ValueError(f"name: found {name!r}, which is None in this layer, allowed: a weight that it has")
+    weight = weight_of(layer, name, 1)
     map = map_of(layer, weight, blocks=blocks, size=size)
     constraint = NormConstraint(weight, bound, map, method=method, iterations=iterations).train(
         layer.training
     )
     parametrize.register_parametrization(layer, name, constraint)
     return layer
+
+
+def weight_of(layer: nn.Module, name: str, least: int) -> Tensor:
+    """A weight that can be constrained; ValueError for another dtype or shape, with ``least`` the smallest number of axes."""
+    weight = getattr(layer, name)
+    lazy = weight is not None and nn.parameter.is_lazy(weight)
+    own = isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d) and name == "weight"
+    fits = weight is not None and not lazy and weight.is_floating_point() and weight.numel() > 0
+    if not fits or (weight.dim() > 2 and not own):
+        shape = (
+            "None" if weight is None else "no shape yet" if lazy else f"{weight.dtype} {tuple(weight.shape)}"
+        )
+        axes = "1 or 2 axes" if least == 1 else "2 axes"
+        raise ValueError(
+            f"{name} of {type(layer).__name__}: found {shape}, allowed: real numbers, not empty, {axes}, or Conv1d to Conv3d"
+        )
+    return weight
 
 
 def map_of(
@@ -336,10 +351,6 @@ def map_of(
         padding = layer.padding if isinstance(layer.padding, str) else tuple(layer.padding)
         return Kernel(
             sizes, tuple(layer.stride), padding, tuple(layer.dilation), layer.groups, layer.padding_mode
-        )
-    if weight.dim() > 2:
-        raise ValueError(
-            f"layer: found {type(layer).__name__} with a weight of {weight.dim()} axes, allowed: Conv1d to Conv3d, or at most 2 axes"
         )
     return Diagonal() if weight.dim() < 2 else Rows(blocks)
 

@@ -38,7 +38,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from relearn.layers.norm_constraint import Rows, separate_windows
+from relearn.layers.norm_constraint import Rows, separate_windows, weight_of
 
 ITERATIONS = 20
 
@@ -124,7 +124,7 @@ def constrain_orthonormal(
     Raises:
         ValueError: arguments that :class:`OrthonormalConstraint` rejects, another convolution, or another layer with more than two axes.
     """
-    weight = getattr(layer, name)
+    weight = weight_of(layer, name, 2)
     if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
         if not separate_windows(layer):
             raise ValueError(
@@ -132,10 +132,6 @@ def constrain_orthonormal(
                 "that neither overlap nor reach into padding"
             )
         blocks *= layer.groups
-    elif weight.dim() > 2:
-        raise ValueError(
-            f"layer: found {type(layer).__name__} with a weight of {weight.dim()} axes, allowed: Conv1d to Conv3d, or a matrix"
-        )
     constraint = OrthonormalConstraint(weight, bound, blocks=blocks, iterations=iterations)
     parametrize.register_parametrization(layer, name, constraint.train(layer.training))
     return layer

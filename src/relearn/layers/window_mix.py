@@ -171,7 +171,7 @@ def _gather(
         return q, None, None, None
     # if the piece has a single row, these are views
     keys, values = (segments.seen(one[piece.rows], piece.first, piece.last).flatten(0, 1) for one in pairs)
-    if mask is None:
+    if mask is None or not mask.shape[0]:
         real = torch.ones(1, queries.shape[1], dtype=torch.bool, device=queries.device)
         return q, keys, values, segments.hidden(real, piece.first, piece.last)
     heads = queries.shape[0] // mask.shape[0]
@@ -197,5 +197,5 @@ def _mixture(weights: Tensor, long: Tensor, near: Tensor | None) -> Tensor:
     if near is None:
         assert far is not None
         return far
-    close = torch.bmm(weights[..., rank:].flatten(0, 1), near).view(weights.shape[0], -1, near.shape[-1])
+    close = torch.bmm(weights[..., rank:].flatten(0, 1), near).unflatten(0, weights.shape[:2]).flatten(1, 2)
     return close if far is None else far + close

@@ -42,7 +42,13 @@ from relearn.layers.center_norm import CenterNorm
 from relearn.layers.cosine_attention import CosineAttention
 from relearn.layers.l2_attention import L2Attention
 from relearn.layers.lrsa import LRSA
-from relearn.layers.norm_constraint import ITERATIONS, NormConstraint, constrain_norm, separate_windows
+from relearn.layers.norm_constraint import (
+    ITERATIONS,
+    NormConstraint,
+    constrain_norm,
+    separate_windows,
+    weight_of,
+)
 from relearn.layers.orthonormal_constraint import OrthonormalConstraint, constrain_orthonormal
 from relearn.layers.random_feature_gp import RandomFeatureGP
 from relearn.layers.scalar import Scale
@@ -98,8 +104,8 @@ def constrain(
         ``held`` and ``uncovered``; the latter is empty if and only if :func:`stated_bound` exists.
 
     Raises:
-        ValueError: a network that is constrained already, an unknown kind, no shape where one is needed, or arguments that a constraint
-            rejects; the network is then unchanged.
+        ValueError: a network that is constrained or parametrized already, an unknown kind, no shape where one is needed, or a weight or
+            arguments that a constraint rejects; the network is then unchanged.
     """
     if kind not in KINDS:
         raise ValueError(f"kind: found {kind!r}, allowed: {', '.join(KINDS)}")
@@ -112,19 +118,25 @@ def constrain(
     orders = [(layer, list(layer._parameters)) for _, layer, _, _ in targets]
     try:
         for path, layer, name, blocks in targets:
-            limit = _limit(layer, name, bound)
-            matrix = getattr(layer, name).dim() > 1
-            if (
-                kind == "bjorck"
-                and matrix
-                and (not isinstance(layer, Convolution) or separate_windows(layer))
-            ):
-                constrain_orthonormal(layer, limit, name=name, blocks=blocks)
-            else:
-                more: dict[str, Any] = dict(size=sizes.get(layer), method=method, iterations=iterations)
-                constrain_norm(layer, limit, name=name, blocks=blocks, **more)
+            where = f"{path}.{name}" if path else name
+            if parametrize.is_parametrized(layer, name) or name not in layer._parameters:
+                raise ValueError(f"{where}: found a parametrization or a plain tensor, allowed: a parameter")
+            try:
+                matrix = weight_of(layer, name, 1).dim() > 1
+                limit = _limit(layer, name, bound)
+                if (
+                    kind == "bjorck"
+                    and matrix
+                    and (not isinstance(layer, Convolution) or separate_windows(layer))
+                ):
+                    constrain_orthonormal(layer, limit, name=name, blocks=blocks)
+                else:
+                    more: dict[str, Any] = dict(size=sizes.get(layer), method=method, iterations=iterations)
+                    constrain_norm(layer, limit, name=name, blocks=blocks, **more)
+            except ValueError as error:
+                raise ValueError(f"{where}: {error}") from error
             constraint = type(layer.get_submodule(f"parametrizations.{name}.0")).__name__
-            held.append(Held(f"{path}.{name}" if path else name, constraint, limit))
+            held.append(Held(where, constraint, limit))
     except BaseException:
         for layer, name, _ in list(constraints(model)):
             _take_off(layer, name, keep=False)

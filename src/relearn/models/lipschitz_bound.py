@@ -15,12 +15,8 @@ from torch.nn.utils.parametrize import is_parametrized
 
 FORMS = ("printed", "corrected", "tight")
 NORMS = ("two", "inf")
-RANDOM = (
-    "p",
-    "drop_prob",
-    "drop_path",
-    "dropout",
-)  # attributes that hold the probability of something drawn in training
+RANDOM = ("p", "drop_prob", "drop_path", "dropout", "attention_dropout")
+"""Attributes that hold the probability of something drawn in training."""
 
 
 class Part(NamedTuple):
@@ -130,6 +126,8 @@ class Walk:
 
 Rule = Callable[[Walk, Any, At], At]
 RULES: dict[type[nn.Module], Rule] = {}
+REFUSED: list[tuple[tuple[type[nn.Module], ...], Callable[[Any], bool], str]] = []
+"""Classes with a rule, a test of a module's options, and why those that meet it have no bound; ``{0}`` is the module."""
 One = TypeVar("One", bound=Rule)
 
 
@@ -192,11 +190,9 @@ def lipschitz_bound(
     for name, word, allowed in (("p", p, NORMS), ("form", form, FORMS)):
         if word not in allowed:
             raise ValueError(f"{name}: {word!r} (allowed: {', '.join(allowed)})")
+    if why := changing(network):
+        raise ValueError(why)
     for name, module in network.named_modules():
-        if module.training and any(_positive(getattr(module, one, 0.0)) for one in RANDOM):
-            raise ValueError(
-                f"{name or 'network'}: {type(module).__name__} draws in training mode (allowed: eval())"
-            )
         if "parametrizations" not in name.split(".") and (why := altered(module)):
             raise ValueError(f"{name or 'network'}: {type(module).__name__} is not covered: {why}")
     import_module("relearn.models.lipschitz_timm_rules")  # registers all rules, which import this module
@@ -214,6 +210,8 @@ def _rule(walk: Walk, module: nn.Module) -> Rule:
         raise walk.refuse(
             module, f"its forward differs from {kind.__name__}'s (allowed: lipschitz_rule adds its own)"
         )
+    if why := refused(kind, module):
+        raise walk.refuse(module, why)
     return RULES[kind]
 
 
@@ -226,6 +224,24 @@ def ruled_kind(module: nn.Module) -> tuple[type[nn.Module] | None, bool]:
     kind = next((one for one in written.__mro__ if one in RULES), None)
     ours = written.__module__.startswith("relearn.")
     return kind, kind is not None and not ours and written.forward is not kind.forward
+
+
+def refused(kind: type[nn.Module], module: nn.Module) -> str:
+    """Why the options of a module with this class's rule have no bound; empty if they have one."""
+    found = (why for kinds, test, why in REFUSED if kind in kinds and test(module))
+    return next(found, "").format(module)
+
+
+def changing(network: nn.Module) -> str:
+    """Why a network is not one function of a sample: a part that draws or uses the batch's statistics; empty if it is."""
+    for name, module in network.named_modules():
+        batch = isinstance(module, nn.modules.batchnorm._BatchNorm)
+        batch = batch and (module.training or module.running_var is None)
+        if batch or (module.training and any(_positive(getattr(module, one, 0.0)) for one in RANDOM)):
+            what = "uses statistics of the batch" if batch else "draws in training mode"
+            allowed = "eval(), with running statistics" if batch else "eval()"
+            return f"{name or 'network'}: {type(module).__name__} {what} (allowed: {allowed})"
+    return ""
 
 
 def altered(module: nn.Module) -> str:

@@ -120,8 +120,6 @@ def _gelu_linear(walk: Walk, module: GeluLinear, at: At) -> At:
 
 @lipschitz_rule(nn.Conv1d, nn.Conv2d, nn.Conv3d)
 def _conv(walk: Walk, module: Any, at: At) -> At:
-    if isinstance(module.padding, str) or module.padding_mode != "zeros" or set(module.dilation) != {1}:
-        raise walk.refuse(module, "padding in words, padding_mode or dilation (allowed: numbers, zeros, 1)")
     size, (stride, padding) = at.shape[1:], (module.stride, module.padding)
     check_channels(walk, at, module.in_channels, len(module.kernel_size))
     more: dict[str, Any] = dict(stride=stride, padding=padding, groups=module.groups, p=walk.p)
@@ -134,8 +132,6 @@ def _conv(walk: Walk, module: Any, at: At) -> At:
 
 @lipschitz_rule(nn.BatchNorm1d, nn.BatchNorm2d)
 def _batch_norm(walk: Walk, module: Any, at: At) -> At:
-    if module.training or module.running_var is None:
-        raise walk.refuse(module, "statistics of the batch (allowed: eval(), with running statistics)")
     check_channels(
         walk, at, module.num_features, 2 if isinstance(module, nn.BatchNorm2d) else len(at.shape) - 1
     )
@@ -146,8 +142,6 @@ def _batch_norm(walk: Walk, module: Any, at: At) -> At:
 
 @lipschitz_rule(nn.LayerNorm)
 def _layer_norm(walk: Walk, module: nn.LayerNorm, at: At) -> At:
-    if len(module.normalized_shape) != 1:
-        raise walk.refuse(module, "several axes (allowed: the last one)")
     dim = module.normalized_shape[0]
     gamma = torch.ones(dim, dtype=torch.float64) if module.weight is None else _wide(module.weight)
     if walk.p == "two":
@@ -228,10 +222,6 @@ def _windows(walk: Walk, module: ShiftedWindowAttention, at: At) -> At:
 
 @lipschitz_rule(CrossShapedAttention)
 def _stripes(walk: Walk, module: CrossShapedAttention, at: At) -> At:
-    if module.similarity != "cosine":
-        raise walk.refuse(
-            module, f"similarity {module.similarity!r} has no Lipschitz constant (allowed: cosine)"
-        )
     width = module.dim // module.heads
     wq, wk, wv = _wide(module.qkv.weight).view(3, module.heads, width, module.dim).mT
     length = max(math.prod(stripe) for stripe in module.stripes)
@@ -361,12 +351,8 @@ def _downsample(walk: Walk, module: Downsample, at: At) -> At:
 @lipschitz_rule(ClassifierHead)
 def _head(walk: Walk, module: Any, at: At) -> At:
     pool = module.global_pool.pool_type
-    if module.input_fmt != "NHWC":
-        raise walk.refuse(module, f"input_fmt {module.input_fmt!r} (allowed: NHWC)")
     if pool == "avg":
         walk.add(module.global_pool, math.prod(at.shape[:-1]) ** (-0.5 if walk.p == "two" else 0.0))
-    if pool not in ("avg", "max", ""):
-        raise walk.refuse(module, f"pooling {pool!r} (allowed: avg, max, '')")
     at = At(at.shape if pool == "" else at.shape[-1:])
     return walk.visit(module.fc, "fc", at)
 
@@ -388,8 +374,6 @@ def _pyramid(walk: Walk, module: Pyramid, at: At) -> At:
 
 @lipschitz_rule(ResidualViT)
 def _vit(walk: Walk, module: ResidualViT, at: At) -> At:
-    if module.class_token == "class_attention":
-        raise walk.refuse(module, "class attention has no Lipschitz constant (allowed: from_start, mean)")
     tokens, dim = walk.visit(module.patch_embed, "patch_embed", at).shape
     at = At((tokens + module.num_prefix_tokens, dim))
     at = walk.visit(module.norm, "norm", walk.visit(module.blocks, "blocks", at))

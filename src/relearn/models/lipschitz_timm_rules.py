@@ -1,17 +1,20 @@
 r"""Rules of :mod:`relearn.models.lipschitz_bound` for pooling and for timm's ResNets, and which layers of a network have no rule.
 
-Pooling with windows of K pixels that overlap in at most o places (o = the product over the axes of ⌈kernel / stride⌉):
+Pooling with windows that overlap in at most o places (o = the product over the axes of ⌈kernel / stride⌉):
 
 ===========================  ===================  =======
 layer                        2-norm               ∞-norm
 ===========================  ===================  =======
 maximum                      √o                   1
-average                      √(o / K)             1
-average of a whole map       1 / √K               1
+average                      ‖A_H‖ ‖A_W‖          1
+average of a whole H x W     1 / √(H W)           1
 ===========================  ===================  =======
 
 Each output of a maximum changes by at most the largest change in its window, whose square is at most the sum of squares there; a pixel
-is counted o times. For an average the square is at most the sum divided by K (Jensen). A residual block x ↦ a(s(x) + f(x)) has
+is counted o times. An average weighs each pixel of its window by 1 / (h w). The counts h and w are each known from one axis: of all
+pixels, or of those inside the image (``count_include_pad=False``), in windows that the border may cut (``ceil_mode``). So its matrix
+is the Kronecker product of the averages A_H and A_W over single axes, whose norms multiply; both are computed, so the norm is exact.
+Windows of K pixels side by side give 1/√K. No row of A sums to more than 1 (∞-norm). A residual block x ↦ a(s(x) + f(x)) has
 Lip(a) (Lip(s) + Lip(f)).
 """
 
@@ -20,14 +23,18 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
+from torch.nn.functional import avg_pool1d
 from torch.nn.utils.parametrize import is_parametrized
 
 from relearn import torchvision_schema
 from relearn.layers.scaled_residual import ScaledResidual
 from relearn.layers.weighted_residual import WeightedResidual
 from relearn.models import lipschitz_rules
+from relearn.models.cross_windows import CrossShapedAttention
 from relearn.models.lipschitz_bound import (
+    REFUSED,
     RULES,
     At,
     Part,
@@ -35,14 +42,15 @@ from relearn.models.lipschitz_bound import (
     altered,
     lipschitz_rule,
     product,
+    refused,
     ruled_kind,
-    sides,
     without_radius,
 )
+from relearn.models.residual_vit import ResidualViT
 
 torchvision_schema.declare()
 
-from timm.layers import BatchNormAct2d, LayerNorm, SelectAdaptivePool2d  # noqa: E402
+from timm.layers import BatchNormAct2d, ClassifierHead, LayerNorm, SelectAdaptivePool2d  # noqa: E402
 from timm.layers.adaptive_avgmax_pool import FastAdaptiveAvgPool, FastAdaptiveMaxPool  # noqa: E402
 from timm.models import resnet  # noqa: E402
 
@@ -51,59 +59,105 @@ def _pair(value: Any) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (value[0], value[1])
 
 
-def _windows(module: Any, at: At, walk: Walk) -> tuple[At, int, int]:
-    """What is known after the pooling, the overlap o and the window's size K."""
-    kernel, stride, padding = _pair(module.kernel_size), _pair(module.stride), _pair(module.padding)
-    if module.ceil_mode or _pair(getattr(module, "dilation", 1)) != (1, 1):
-        raise walk.refuse(module, "ceil_mode or dilation (allowed: neither)")
-    after = sides(walk, at, kernel, stride, padding)
-    overlap = math.prod(-(-k // s) for k, s in zip(kernel, stride))
-    return without_radius(at, at.shape[0], *after), overlap, math.prod(kernel)
+def _several(module: Any) -> bool:
+    return _pair(module.output_size) != (1, 1)
+
+
+def _other_pool(module: Any) -> bool:
+    pool = module.pool  # of another class for the format NHWC
+    return module.pool_type != "avg" or not isinstance(pool, nn.AdaptiveAvgPool2d) or _several(pool)
+
+
+def _other_windows(module: Any) -> bool:
+    return isinstance(module.padding, str) or module.padding_mode != "zeros" or set(module.dilation) != {1}
+
+
+REFUSED += [
+    (
+        (nn.Conv1d, nn.Conv2d, nn.Conv3d), _other_windows,
+        "padding in words, padding_mode or dilation (allowed: numbers, zeros, 1)",
+    ),
+    (
+        (nn.BatchNorm1d, nn.BatchNorm2d, BatchNormAct2d), lambda one: one.running_var is None,
+        "statistics of the batch (allowed: running statistics)",
+    ),
+    (
+        (nn.LayerNorm, LayerNorm), lambda one: len(one.normalized_shape) != 1,
+        "several axes (allowed: the last one)",
+    ),
+    (
+        (CrossShapedAttention,), lambda one: one.similarity != "cosine",
+        "similarity {0.similarity!r} has no Lipschitz constant (allowed: cosine)",
+    ),
+    (
+        (ResidualViT,), lambda one: one.class_token == "class_attention",
+        "class attention has no Lipschitz constant (allowed: from_start, mean)",
+    ),
+    ((ClassifierHead,), lambda one: one.input_fmt != "NHWC", "input_fmt {0.input_fmt!r} (allowed: NHWC)"),
+    (
+        (ClassifierHead,), lambda one: one.global_pool.pool_type not in ("avg", "max", ""),
+        "pooling {0.global_pool.pool_type!r} (allowed: avg, max, '')",
+    ),
+    ((nn.MaxPool2d,), lambda one: _pair(one.dilation) != (1, 1), "dilation {0.dilation} (allowed: 1)"),
+    (
+        (nn.AvgPool2d,), lambda one: one.divisor_override is not None,
+        "divisor_override {0.divisor_override} (allowed: None)",
+    ),
+    ((nn.AdaptiveAvgPool2d,), _several, "output size {0.output_size} (allowed: 1)"),
+    (
+        (SelectAdaptivePool2d,), _other_pool,
+        "pool_type {0.pool_type!r} by {0.pool} (allowed: avg, input_fmt NCHW, output_size 1)",
+    ),
+]  # fmt: skip
+
+
+def _pooled(walk: Walk, module: Any, at: At) -> At:
+    """What is known after the pooling."""
+    try:
+        return without_radius(at, *module(torch.empty(at.shape, device="meta")).shape)
+    except (RuntimeError, IndexError) as error:
+        raise ValueError(
+            f"{walk.path}: images of {at.shape[1:]} (allowed: not below the kernel, {module.kernel_size})"
+        ) from error
 
 
 @lipschitz_rule(nn.MaxPool2d)
 def _max_pool(walk: Walk, module: nn.MaxPool2d, at: At) -> At:
-    after, overlap, _ = _windows(module, at, walk)
+    overlap = math.prod(-(-k // s) for k, s in zip(_pair(module.kernel_size), _pair(module.stride)))
     walk.add(module, math.sqrt(overlap) if walk.p == "two" else 1.0)
-    return after
+    return _pooled(walk, module, at)
 
 
 @lipschitz_rule(nn.AvgPool2d)
 def _average_pool(walk: Walk, module: nn.AvgPool2d, at: At) -> At:
-    if module.divisor_override is not None or not module.count_include_pad:
-        raise walk.refuse(module, "divisor_override or count_include_pad=False (allowed: the plain mean)")
-    after, overlap, size = _windows(module, at, walk)
-    walk.add(module, math.sqrt(overlap / size) if walk.p == "two" else 1.0)
+    after = _pooled(walk, module, at)
+    bound = 1.0
+    if walk.p == "two":
+        for n, *window in zip(
+            at.shape[1:], _pair(module.kernel_size), _pair(module.stride), _pair(module.padding)
+        ):
+            pixels = torch.eye(n, dtype=torch.float64)[:, None]
+            matrix = avg_pool1d(pixels, *window, module.ceil_mode, module.count_include_pad)[:, 0]
+            bound *= float(torch.linalg.matrix_norm(matrix, 2))
+    walk.add(module, bound)
     return after
 
 
 @lipschitz_rule(nn.AdaptiveAvgPool2d)
 def _whole_average(walk: Walk, module: nn.AdaptiveAvgPool2d, at: At) -> At:
-    if _pair(module.output_size) != (1, 1):
-        raise walk.refuse(module, f"output size {module.output_size} (allowed: 1)")
     walk.add(module, 1 / math.sqrt(math.prod(at.shape[1:])) if walk.p == "two" else 1.0)
     return without_radius(at, at.shape[0], 1, 1)
 
 
 @lipschitz_rule(SelectAdaptivePool2d)
 def _select_pool(walk: Walk, module: Any, at: At) -> At:
-    pool = module.pool  # of another class for the format NHWC
-    if (
-        module.pool_type != "avg"
-        or not isinstance(pool, nn.AdaptiveAvgPool2d)
-        or _pair(pool.output_size) != (1, 1)
-    ):
-        raise walk.refuse(
-            module, f"pool_type {module.pool_type!r} by {pool} (allowed: avg, input_fmt NCHW, output_size 1)"
-        )
     walk.add(module, 1 / math.sqrt(math.prod(at.shape[1:])) if walk.p == "two" else 1.0)
     flat = not isinstance(module.flatten, nn.Identity)
     return without_radius(at, at.shape[0], *(() if flat else (1, 1)))
 
 
-lipschitz_rule(LayerNorm)(
-    lipschitz_rules._layer_norm
-)  # written anew, it computes what the layer of torch does
+# written anew, it computes what the layer of torch does
+lipschitz_rule(LayerNorm)(lipschitz_rules._layer_norm)
 
 
 @lipschitz_rule(BatchNormAct2d)
@@ -157,7 +211,7 @@ class Uncovered(NamedTuple):
 
 
 def uncovered(network: nn.Module) -> list[Uncovered]:
-    """Every layer of a network that has no rule or no Lipschitz constant, in the order of ``named_modules``.
+    """Every layer of a network without a rule or a constant, or with refused options, in the order of ``named_modules``.
 
     A subclass of a covered layer with a ``forward`` of its own counts as uncovered, because it may compute something else
     (timm's convolutions with standardised weights, batch normalisation with an activation inside); so does what
@@ -172,8 +226,10 @@ def uncovered(network: nn.Module) -> list[Uncovered]:
             int(is_parametrized(module))
         ]  # the class before reparametrisation
         covered = any(name.startswith(f"{one}.") or one == "" for one in inside if one != name)
-        listed = isinstance(network.get_submodule(name.rpartition(".")[0]), nn.Sequential) and name != ""
+        parent = network.get_submodule(name.rpartition(".")[0]) if name else None
         kind, own = ruled_kind(module)
+        # the rule of a head counts its pooling
+        options = refused(kind, module) if kind and not isinstance(parent, ClassifierHead) else ""
         if kind is not None and RULES[kind] is lipschitz_rules._no_constant:
             found.append(
                 Uncovered(
@@ -182,8 +238,10 @@ def uncovered(network: nn.Module) -> list[Uncovered]:
             )
         elif kind is not None and own:
             found.append(Uncovered(name, written.__name__, f"its forward differs from {kind.__name__}'s"))
-        elif why := altered(module):
+        elif why := altered(module) or options:
             found.append(Uncovered(name, written.__name__, why))
+            if kind is not None:
+                inside.append(name)
         elif kind is not None and any(module.children()):
             inside.append(name)
         elif (
@@ -192,7 +250,7 @@ def uncovered(network: nn.Module) -> list[Uncovered]:
             and not (covered and (isinstance(module, COUNTED) or not _computes(module)))
         ):
             found.append(Uncovered(name, written.__name__, "no rule"))
-        elif kind is None and any(module.children()) and (not covered or listed):
+        elif kind is None and any(module.children()) and (not covered or isinstance(parent, nn.Sequential)):
             found.append(
                 Uncovered(name or "network", written.__name__, "no rule for how its parts are joined")
             )

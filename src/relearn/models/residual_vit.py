@@ -92,6 +92,7 @@ class ResidualViT(Bounded, Intermediates):
         norm: see above; None: as in the table.
         attention: "dot_product" (timm's), or "lrsa" (:class:`~relearn.layers.lrsa.LRSA`, maps without biases).
         lrsa_alpha: LRSA's α; None: √(number of tokens), for which the size of its scores does not depend on that number.
+        drop_rate: dropout before the last layer, as in timm.
         drop_path_rate: drop probability of the last block.
         drop_path: "uniform": the same probability in all blocks (CaiT); "linear": growing from 0 in the first one (DeiT).
         class_token, class_layers: see above.
@@ -133,6 +134,7 @@ class ResidualViT(Bounded, Intermediates):
         norm: bool | None = None,
         attention: Literal["dot_product", "lrsa"] = "dot_product",
         lrsa_alpha: float | None = None,
+        drop_rate: float = 0.0,
         drop_path_rate: float = 0.0,
         drop_path: Literal["uniform", "linear"] = "uniform",
         class_token: Literal["from_start", "class_attention", "mean"] = "from_start",
@@ -150,19 +152,18 @@ class ResidualViT(Bounded, Intermediates):
         words: dict[str, str] = dict(
             attention=attention, drop_path=drop_path, class_token=class_token, head=head
         )
-        if global_pool is not None:
-            words["global_pool"] = global_pool
         for name, word in words.items():
             if word not in CHOICES[name]:
                 raise ValueError(f"{name}: {word!r} (allowed: {', '.join(CHOICES[name])})")
-        _check(embed_dim, num_heads, mlp_ratio, drop_path_rate, depth=depth, class_layers=class_layers)
-        known = {
+        shares = dict(drop_rate=drop_rate, drop_path_rate=drop_path_rate)
+        _check(embed_dim, num_heads, mlp_ratio, shares, depth=depth, class_layers=class_layers)
+        only = {
             "fixup": ["scheme"],
             "t_fixup": ["scheme"],
             "rezero": ["scheme", "deit"],
             "skip_init": ["scheme", "deit"],
         }
-        allowed = known.get(residual, ["scheme", "deit", "xavier"])
+        allowed = only.get(residual, ["scheme", "deit", "xavier"])
         if maps not in allowed:
             raise ValueError(f"maps: {maps!r} with residual {residual!r} (allowed: {', '.join(allowed)})")
         if attention_maps not in (None, "xavier", "deit"):
@@ -228,6 +229,7 @@ class ResidualViT(Bounded, Intermediates):
             )
         self.norm = nn.LayerNorm(embed_dim, eps=EPS) if last_norm else nn.Identity()
         self.shift = Shift() if residual == "fixup" else nn.Identity()
+        self.head_drop = nn.Dropout(drop_rate)
         self.head = self._last_layer(num_classes)
         nn.init.trunc_normal_(self.pos_embed, std=position_std)
         if self.cls_token is not None:
@@ -249,7 +251,7 @@ class ResidualViT(Bounded, Intermediates):
         """Return the logits for the given tokens; with ``pre_logits``, the input of the last layer."""
         if self.global_pool:
             x = x[:, 0] if self.global_pool == "token" else x[:, self.num_prefix_tokens :].mean(1)
-        x = self.shift(x)
+        x = self.head_drop(self.shift(x))
         return x if pre_logits else self.head(x)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -376,7 +378,7 @@ class ResidualViT(Bounded, Intermediates):
         return nn.Linear(self.embed_dim, classes)
 
 
-def _check(dim: int, heads: int, mlp_ratio: float, drop_path_rate: float, **layers: int) -> None:
+def _check(dim: int, heads: int, mlp_ratio: float, shares: Mapping[str, float], **layers: int) -> None:
     for name, count in layers.items():
         if count < 1:
             raise ValueError(f"{name}: {count} (allowed: at least 1)")
@@ -384,8 +386,9 @@ def _check(dim: int, heads: int, mlp_ratio: float, drop_path_rate: float, **laye
         raise ValueError(f"num_heads: {heads} of embed_dim {dim} (allowed: a divisor of it)")
     if int(dim * mlp_ratio) < 1:
         raise ValueError(f"mlp_ratio: {mlp_ratio} of embed_dim {dim} (allowed: a hidden layer of width >= 1)")
-    if not 0 <= drop_path_rate < 1:
-        raise ValueError(f"drop_path_rate: {drop_path_rate} (allowed: 0 <= p < 1)")
+    for name, share in shares.items():
+        if not 0 <= share < 1:
+            raise ValueError(f"{name}: {share} (allowed: 0 <= p < 1)")
 
 
 def _gp_settings(gp: Mapping[str, Any] | None, head: str, dim: int) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from torch.utils._pytree import tree_leaves
 
 from relearn.layers.dot_product_attention import DotProductAttention
 from relearn.layers.l2_attention import L2Attention
-from relearn.measures.lipschitz import Products, jacobian, jacobian_norm
+from relearn.layers.long_short_attention import LongShortAttention
+from relearn.measures.lipschitz import Products, ascend, jacobian, jacobian_norm
 
 N, D = 5, 3
 DTYPE = torch.float64
@@ -240,6 +241,22 @@ def test_the_norm_is_that_of_the_point_not_of_another():
         at = torch.full((4,), x, dtype=DTYPE)
         for p in ("two", "inf"):
             assert jacobian_norm(torch.sin, at, p, method="free").value == pytest.approx(abs(math.cos(x)))
+
+
+@pytest.mark.parametrize("call", [jacobian, jacobian_norm, lambda f, x: ascend(f, x, steps=1)])
+@pytest.mark.parametrize("part", ["dropout", "attention", "batch_norm"])
+def test_a_module_that_is_no_fixed_function_is_refused_until_eval(call, part):
+    made = {
+        "dropout": nn.Dropout(0.5),
+        "attention": LongShortAttention(4, 2, window=0, attention_dropout=0.5, fused=False),
+        "batch_norm": nn.BatchNorm1d(3),
+    }
+    x = draw(2, 3, *([4] if part == "attention" else [])).float()
+    net = nn.Sequential(nn.Identity(), made[part])
+    with pytest.raises(ValueError, match=r"^f: 1: .*(draws in|the batch) .*\(allowed: eval.*\)$"):
+        call(net.train(), x)
+    call(net.eval(), x)
+    call(nn.Sequential(nn.Linear(x.shape[-1], 2), nn.Dropout(0.0)).train(), x)  # needs no eval
 
 
 def test_parameters_get_no_gradient_and_a_module_stays_as_it_was():

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from relearn.measures.lipschitz.jacobian import jacobian_norm
+from relearn.measures.lipschitz.jacobian import jacobian_norm, require_fixed
 from relearn.measures.lipschitz.products import pulled_rows
 
 Function = Callable[[Tensor], Tensor]
@@ -91,7 +91,8 @@ def ascend(
         progress: called as ``progress(done, all)`` after each step of each batch.
 
     Raises:
-        ValueError: an unknown p, no starts, numbers out of range, or an f that mixes or drops members of the batch.
+        ValueError: an unknown p, no starts, numbers out of range, an f that mixes or drops members of the batch, or one that
+            :func:`~relearn.measures.lipschitz.jacobian.require_fixed` rejects.
     """
     if p not in ("inf", "two"):
         raise ValueError(f"p: {p!r} (allowed: inf, two)")
@@ -103,6 +104,8 @@ def ascend(
         raise ValueError(
             f"steps {steps}, lr {lr}, eps {eps}, batch {batch} (allowed: steps >= 0, others positive)"
         )
+    for one in (f, exact or f):
+        require_fixed(one)
     if exact is None:
         exact = copy.deepcopy(f).double() if isinstance(f, nn.Module) else f
     parts = starts.detach().split(batch or len(starts))

@@ -15,10 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from relearn.measures.lipschitz.products import Products
 from relearn.measures.lipschitz.singular_value import largest_singular_value
+from relearn.models.lipschitz_bound import changing
 
 DENSE = 1 << 16  # maximum number of entries of a Jacobian that ``auto`` writes out
 ROWS = 32  # rows computed at a time; more hardly saves time, and each needs the memory of f's backward pass
@@ -43,12 +44,22 @@ class JacobianNorm:
     direction: Tensor | None = None
 
 
+def require_fixed(f: Callable[[Tensor], Tensor]) -> None:
+    """ValueError for a module that draws or uses statistics of the batch; what other callables draw is not seen."""
+    if isinstance(f, nn.Module) and (why := changing(f)):
+        raise ValueError(f"f: {why}")
+
+
 def jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Return all ∂f(x)_i/∂x_j, (f(x).numel(), x.numel()), by ``torch.func.jacrev``.
 
     Functions that ``torch.func`` does not support (old custom autograd functions, kernels without a batching rule) are differentiated
-    row by row. A module should be in eval mode, since random outputs have no derivative.
+    row by row.
+
+    Raises:
+        ValueError: what :func:`require_fixed` rejects.
     """
+    require_fixed(f)
     x = x.detach()
     try:
         found = torch.func.jacrev(f, chunk_size=ROWS)(x)
@@ -81,7 +92,7 @@ def jacobian_norm(
     =========  ==================================================================  ========================================
 
     Args:
-        f: a module, or any callable; computed in the precision of x.
+        f: a module in eval mode, or any callable that draws nothing; computed in the precision of x.
         x: any shape, floating point.
         p: "two" or "inf".
         method: "exact" (the whole Jacobian), "free" (never stored), or "auto": exact up to 2^16 entries.
@@ -95,8 +106,10 @@ def jacobian_norm(
         seed: seed of the random start.
 
     Raises:
-        ValueError: an unknown p, method or mode; a number out of range; products that are not finite.
+        ValueError: an unknown p, method or mode; a number out of range; products that are not finite; what
+            :func:`require_fixed` rejects.
     """
+    require_fixed(f)
     for name, word, allowed in (("p", p, ("two", "inf")), ("method", method, ("auto", "exact", "free"))):
         if word not in allowed:
             raise ValueError(f"{name}: {word!r} (allowed: {', '.join(allowed)})")
