@@ -1,4 +1,4 @@
-"""The 2-norm of a linear or convolutional layer as a map, and whether the flattened weight has the same norm."""
+"""The 2-norm of a linear or convolutional layer as a map, whether the flattened weight has it, and whether a network is one map at all."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from relearn.maths.norms import conv_operator_norm, spectral_norm
 
+RANDOM = ("p", "drop_prob", "drop_path", "dropout", "attention_dropout")
+"""Attributes that hold the probability of something drawn in training."""
 Affine = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
@@ -53,3 +55,19 @@ def flattened_is_exact(layer: Affine) -> bool:
     padded = layer.padding == "same" and max(spans) > 1
     padded = padded or (not isinstance(layer.padding, str) and any(layer.padding))
     return layer.groups == 1 and not padded and all(s >= n for s, n in zip(layer.stride, spans))
+
+
+def changing(network: nn.Module) -> str:
+    """Why a network is not one function of a sample: a part that draws or uses the batch's statistics; empty if it is."""
+    for name, module in network.named_modules():
+        batch = isinstance(module, nn.modules.batchnorm._BatchNorm)
+        batch = batch and (module.training or module.running_var is None)
+        if batch or (module.training and any(_positive(getattr(module, one, 0.0)) for one in RANDOM)):
+            what = "uses statistics of the batch" if batch else "draws in training mode"
+            allowed = "eval(), with running statistics" if batch else "eval()"
+            return f"{name or 'network'}: {type(module).__name__} {what} (allowed: {allowed})"
+    return ""
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, float | int) and value > 0

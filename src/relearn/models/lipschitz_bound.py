@@ -13,10 +13,10 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
+from relearn.maths.operator_norm import changing
+
 FORMS = ("printed", "corrected", "tight")
 NORMS = ("two", "inf")
-RANDOM = ("p", "drop_prob", "drop_path", "dropout", "attention_dropout")
-"""Attributes that hold the probability of something drawn in training."""
 
 
 class Part(NamedTuple):
@@ -232,18 +232,6 @@ def refused(kind: type[nn.Module], module: nn.Module) -> str:
     return next(found, "").format(module)
 
 
-def changing(network: nn.Module) -> str:
-    """Why a network is not one function of a sample: a part that draws or uses the batch's statistics; empty if it is."""
-    for name, module in network.named_modules():
-        batch = isinstance(module, nn.modules.batchnorm._BatchNorm)
-        batch = batch and (module.training or module.running_var is None)
-        if batch or (module.training and any(_positive(getattr(module, one, 0.0)) for one in RANDOM)):
-            what = "uses statistics of the batch" if batch else "draws in training mode"
-            allowed = "eval(), with running statistics" if batch else "eval()"
-            return f"{name or 'network'}: {type(module).__name__} {what} (allowed: {allowed})"
-    return ""
-
-
 def altered(module: nn.Module) -> str:
     """Why a module may compute something else than its class with the weights that it shows; empty if it does not."""
     own = vars(module)
@@ -270,10 +258,6 @@ def exponential(log: float) -> float:
         return math.exp(log)
     except OverflowError:
         return math.inf
-
-
-def _positive(value: object) -> bool:
-    return isinstance(value, float | int) and value > 0
 
 
 def without_radius(at: At, *shape: int) -> At:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from relearn.maths.operator_norm import changing
 from relearn.measures.lipschitz.products import Products
 from relearn.measures.lipschitz.singular_value import largest_singular_value
-from relearn.models.lipschitz_bound import changing
 
 DENSE = 1 << 16  # maximum number of entries of a Jacobian that ``auto`` writes out
 ROWS = 32  # rows computed at a time; more hardly saves time, and each needs the memory of f's backward pass
