@@ -151,6 +151,9 @@ def test_the_gpu_days_in_the_documents_are_those_of_the_forecast(
     page = (ROOT / "docs/scale.md").read_text(encoding="utf-8").partition("## The paper scale")[2]
     monkeypatch.setenv("RELEARN_CACHE", str(tmp_path))  # no counts of one's own
     monkeypatch.chdir(tmp_path)  # no run is done
+    host = machine.processor("AMD EPYC")
+    monkeypatch.setattr(machine, "this_machine", lambda: host)  # whatever runs the test
+    assert f"for the shipped rates of an {host.name}:" in page and host.name in machine.device("h100").source
     counts.table.cache_clear()
     try:
         whole = summary.forecast(

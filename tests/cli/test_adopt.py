@@ -261,6 +261,12 @@ def test_beside_a_damaged_record_the_rest_is_taken(
     monkeypatch.setattr(jobs, "job_of", lambda their: their.job)
     assert adopt.take(machines.there, "mini") == 3
     out, error = capsys.readouterr()
+    assert adopt.take(None, "mini") == 0  # what is here is whole
+    Path(PRETRAIN.record).rename("record")
+    Path(PRETRAIN.record).write_text("{")
+    assert adopt.take(None, "mini") == 3
+    assert f"left alone: {PRETRAIN.record}: torn" in capsys.readouterr().err
+    Path("record").rename(PRETRAIN.record)
     assert f"left alone: {torn}: " in error and says in error and "adopted 1 records" in out
     assert Path(PRETRAIN.record).is_file() and not Path(CRAFT.record).exists()
 
@@ -290,6 +296,9 @@ def test_two_records_of_one_run_and_none_at_all_are_refused(machines: Machines, 
     assert "a copy of the run in" in fault_of(machines.there, PLAN)
     with ExitStack() as stack, pytest.raises(FileNotFoundError, match=r"nowhere: no such file or folder$"):
         open_records([tmp_path / "nowhere"], stack)
+    sets = Path(__file__).parents[2] / "results/published"
+    with ExitStack() as stack, pytest.raises(record.RecordError, match=f"; below it: {sets}/mini, "):
+        open_records([sets], stack)
     (tmp_path / "empty").mkdir()
     with ExitStack() as stack, pytest.raises(record.RecordError, match=r"empty: holds no record\.json$"):
         open_records([tmp_path / "empty"], stack)
@@ -395,6 +404,7 @@ def test_of_a_store_what_does_not_fit_is_counted(store: Path) -> None:
 def test_data_of_a_store_is_prepared_if_its_source_is_here_and_has_the_same_bytes(
     machines: Machines,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
     data: dict[str, str],
     text: str,
     made: bool,
@@ -419,6 +429,8 @@ def test_data_of_a_store_is_prepared_if_its_source_is_here_and_has_the_same_byte
     monkeypatch.setenv("RELEARN_MIRROR", str(machines.there))  # which has no CIFAR-10
     monkeypatch.setenv("RELEARN_CACHE", str(machines.there / "cache"))
     adopt.make_data(there, plan)
+    said = {"others": f"{prepare.folder}: left out, its bytes are not the published ones\n"}.get(text, "")
+    assert capsys.readouterr().err == said
     assert Path(prepare.folder).exists() == made
     assert [words[:2] for words in calls] == [["poisoning", "prepare_images"]] * bool(text)
     taken, fitting, faults = chosen(there, plan, whole=False)
@@ -426,6 +438,9 @@ def test_data_of_a_store_is_prepared_if_its_source_is_here_and_has_the_same_byte
     assert len(taken) == 2 - made
     adopt.make_data(there, plan)  # what is here is not made again
     assert len(calls) == bool(text) * (2 - made)
+    monkeypatch.setattr("relearn.cli.main", lambda words: 4)
+    adopt.make_data(there, plan)
+    assert (f"{prepare.folder}: not made, see " in capsys.readouterr().err) == (text == "others")
 
 
 def test_without_a_scale_that_of_the_arrivals_counts(machines: Machines) -> None:

@@ -53,7 +53,7 @@ def test_list_says_what_is_there_of_each(checkout: Path, capsys: pytest.CaptureF
     assert kim.split()[1].startswith("1/") and "report" not in kim
     (head,) = (line for line in said if line.startswith("papers "))
     assert head.split()[1:] == ["mini", "small", "medium", "paper"]
-    assert any("claims (`relearn list claims`)" in line for line in said)
+    assert any(" claims and 1 check (`relearn list claims`)" in line for line in said)
     assert cli.main(["list", "claims"]) == 0
     (claim,) = (line for line in capsys.readouterr().out.splitlines() if "claim:untied_not_lipschitz" in line)
     assert claim.split()[1:4] == ["1/1,", "no", "verdict"]

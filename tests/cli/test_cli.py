@@ -194,6 +194,7 @@ def test_help_names_every_verb_and_step_in_one_line(words, capsys):
         commands = [line for line in lines if line.startswith("    ")]
         assert Counter(line.split()[0] for line in commands) == names
         assert all(30 < len(line) <= 118 for line in commands)
+        assert all(line[32].islower() or line[33].isupper() for line in commands)
     assert any("render" in line and "tables, figures" in line for line in verbs)
 
 
@@ -304,6 +305,18 @@ def test_a_file_is_no_folder_of_docs(
     said = capsys.readouterr().err
     assert said.startswith(f"relearn docs: --out {tmp_path / out}: found a file")
     assert said.endswith("allowed: a folder\n") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "status"), [("", 0), ("mkdocs.yml pages site", 0), ("pages", 2), ("mkdocs.yml a", 2)]
+)
+def test_a_folder_of_other_files_is_none_of_docs(names, status, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(docs, "material", lambda root: None)
+    monkeypatch.setattr("relearn.report.site.build.write", lambda *_: [])
+    for name in names.split():
+        (tmp_path / name).touch()
+    assert cli.main(["docs", "--out", str(tmp_path)]) == status
+    assert ("found a folder with other files" in capsys.readouterr().err) == bool(status)
 
 
 @linux_alone

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from relearn import cli
+from relearn.cli import targets
 from relearn.studies.study import all_studies
 
 from .test_render import train
@@ -60,6 +61,8 @@ def test_all_claims_end_with_how_many_are_open(root: Path, capsys: pytest.Captur
     assert lines[-1].endswith("claims are not decided at scale mini")
     heads = [line for line in lines[:-1] if not line.startswith(" ")]
     assert lines[-1].startswith(f"{len(heads)} of ")
+    counted = sum(one.kind == "claims" and not one.check for one in targets.targets().values())
+    assert lines[-1].startswith(f"{len(heads)} of {counted} claims ")
     assert {line.split()[0] for line in heads} == {study.name for study in all_studies()}
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from relearn import cli
 from relearn.cli import render
-from relearn.report import figures, table_formats
+from relearn.report import figures, runs, table_formats
 from relearn.runs.record import Run
 
 REPOSITORY = Path(__file__).parents[2]
@@ -40,14 +40,7 @@ def train(
     out = root / "runs" / study / "train/transfer" / attack / "none" / victim / "seed0"
     labels = {"setting": "transfer", "attack": attack, "defence": "none", "victim": victim}
     run = Run(
-        out,
-        study=study,
-        paper="zhu2022",
-        step="train",
-        labels=labels,
-        scale=scale,
-        seed=0,
-        settings={},
+        out, study=study, paper="zhu2022", step="train", labels=labels, scale=scale, seed=0, settings={}
     )
     columns = ("target", "k", "chosen", "predicted", "success", "test_accuracy_frac")
     rows = [(target, None, 1, 8, success, 0.9) for target, success in enumerate(successes)]
@@ -221,7 +214,19 @@ def test_without_arguments_the_scale_of_the_parameters_is_rendered(checkout, cap
     assert cli.main(["render", "--artefact", "zhu2022.table2.1"]) == 0
     assert (checkout / "results/mini/tables/zhu2022.table2.1.csv").is_file()
     assert cli.main(["render", "--scale", "small"]) == 3  # params.yaml says mini
-    assert "--root results/small: no folder results/small/runs" in capsys.readouterr().err
+    for verb in ("render", "publish"):  # no option was given
+        assert cli.main([verb, "--scale", "small"]) == 3
+        assert f"relearn {verb}: results/small: no folder results/small/runs" in capsys.readouterr().err
+    assert cli.main(["render", "--from", f"{REPOSITORY}/results/published"]) == 3
+    assert f"; below it: {REPOSITORY}/results/published/mini, " in capsys.readouterr().err
+
+
+def test_a_published_set_knows_its_scale(checkout):
+    assert runs.scale_of(REPOSITORY / "results/published/small_0.7") == "small"
+    assert runs.scale_of(checkout) is runs.scale_of(None) is None
+    source = ["--from", f"{REPOSITORY}/results/published/small_0.7", "--artefact", "zhu2022.table2.1"]
+    assert cli.main(["render", *source]) == 0
+    assert (checkout / "results/small/tables/zhu2022.table2.1.md").is_file()
 
 
 @pytest.mark.parametrize("error", [ValueError("a table"), KeyboardInterrupt()])

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -125,6 +126,15 @@ def test_a_wrong_option_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--device: found abacus, allowed: cpu" in capsys.readouterr().err
     assert cli.main(["plan", "--cores", "0"]) == 2
     assert cli.main(["plan", "--jobs-per-device", "0"]) == 2
+
+
+def test_without_a_home_the_remedy_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fault = RuntimeError("Could not determine home directory.")  # as pathlib says it
+    monkeypatch.setattr(summary, "forecast", MagicMock(side_effect=fault))
+    assert cli.main(["plan", "--scale", "mini"]) == 4
+    assert "set HOME, or RELEARN_CACHE to a folder for the cache" in capsys.readouterr().err
 
 
 def test_jobs_that_share_a_gpu_end_no_sooner_than_its_work(capsys: pytest.CaptureFixture[str]) -> None:

@@ -156,13 +156,25 @@ SETTINGS = [Setting("poisoning filter", "k", "50", "60", 16)]
 def test_the_terminal_says_counts_settings_and_verdicts_within_its_width() -> None:
     found = changes.compare(BEFORE, AFTER)
     text = changes_formats.terminal(BEFORE, AFTER, found, SETTINGS, 80)
-    assert "1 claims: 1 with another verdict." in text and "poisoning filter: k 50 → 60 (16 runs)" in text
+    assert "1 claim: 1 with another verdict." in text and "poisoning filter: k 50 → 60 (16 runs)" in text
     assert "claim study/c  reproduced 0.5  direction 0.7  +0.2 [+0.05858, +0.3414]" in text
     assert "t row, column" not in text  # a change without a spread is counted alone
     everything = changes_formats.terminal(BEFORE, AFTER, found, [], 80, everything=True)
     assert "t row, column  50.0% (1)  25.0% (1)  -25.0%" in everything
     long = [Change("claim", "name" * 40, "verdict", "", 1.0, 2.0, words=("a" * 60, "b" * 60))]
-    assert max(map(len, changes_formats.terminal(BEFORE, AFTER, long, [], 110).splitlines())) <= 110
+    text = changes_formats.terminal(BEFORE, AFTER, long, [], 110)
+    assert max(map(len, text.splitlines())) <= 110 and text.count("b") > 60  # nothing is cut
+
+
+def test_an_exact_claim_shows_its_cases_and_a_check_is_counted_apart() -> None:
+    exact = {"method": "exact", "half": None, "unit": "fraction of cases that fail", "n": {"cases": 4}}
+    sides = [
+        side([claim(word, effect, kind="check", **exact)])
+        for word, effect in (("reproduced", 0.0), ("contradicted", 0.25))
+    ]
+    text = changes_formats.terminal(*sides, changes.compare(*sides), [], 110)
+    assert "0 claims: none.\n1 check: 1 with another verdict.\n" in text
+    assert "check study/c  holds 4 of 4 cases hold  fails 3 of 4 cases hold\n" in text
 
 
 def test_the_file_holds_everything_in_full_precision() -> None:

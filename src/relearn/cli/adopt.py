@@ -3,7 +3,7 @@
 A record is taken only if it matches what the DAG requires today: its checksum and those of its artefacts are correct, its settings
 and code are the same, and its inputs have the same bytes as the outputs of a run that is here or is adopted with it. All records are
 checked before the first is copied. A single mismatch refuses all of them, with one line that names the record and the key. Beside a
-damaged record, those that fit are taken; the exit status is 3.
+torn or edited record, those that fit are taken; the exit status is 3.
 
 The files are then copied to their places, modification times are put in the order of the DAG, and Snakemake's metadata is
 written. Without the metadata Snakemake would notice newer files but no later change of a parameter. `dvc repro` calls Snakemake, so
@@ -17,7 +17,8 @@ A published set (results/published/<scale>) can be given, too: a record that fit
 others are counted. A published set has no weights, which count as left on the other machine, and no data, which is prepared first.
 
 Without a folder, the records already in results/ are checked and registered in the same way (after `dvc checkout` of
-an older commit, or when `.snakemake` was lost); those that do not fit are listed and left alone.
+an older commit, or when `.snakemake` was lost); those that do not fit are listed and left alone. The exit status is 3 if one is torn
+or edited.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from relearn import cli
 from relearn.cli import SCALES, jobs
 from relearn.cli.jobs import Job
+from relearn.report.runs import sets_below
 from relearn.report.views.names import plural
 from relearn.runs import exit_codes, record
 from relearn.runs.atomic_files import Lock
@@ -50,16 +52,10 @@ ONE_MS = 1_000_000  # modification times are in ns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "folder",
-        nargs="*",
-        type=Path,
-        help="holds the records, at any depth; or the files home.*.part; default: results/",
-    )
-    parser.add_argument(
-        "--scale",
-        help="mini | small | medium | paper; default: that of the records, or the scale in params.yaml",
-    )
+    what = "holds the records, at any depth; or the files home.*.part; default: results/"
+    parser.add_argument("folder", nargs="*", type=Path, help=what)
+    known = "mini | small | medium | paper; default: that of the records, or the scale in params.yaml"
+    parser.add_argument("--scale", help=known)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -91,7 +87,7 @@ def open_records(given: Sequence[Path], stack: contextlib.ExitStack) -> Path:
         if given[0].is_file():
             raise ValueError(f"{given[0]}: found a file, allowed: a folder of records, or files home.*.part")
         if not files(given[0]) and not any(given[0].glob("results/*/work/*")):
-            raise record.RecordError(f"{given[0]}: holds no record.json")
+            raise record.RecordError(f"{given[0]}: holds no record.json{sets_below(given[0])}")
         return given[0]
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relearn-")))
     if is_store(given[0]):
@@ -107,7 +103,6 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
     Args:
         whole: all records of the folder have to fit; otherwise only the fitting records that results/ lacks are taken.
     """
-    torn = [*damaged(folder)] if folder and whole else []
     with (
         Lock(LOCK),
         jobs.workflow((), {"scale": scale} if scale else {}) as built,
@@ -115,6 +110,8 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
     ):
         theirs = [job for job in jobs.in_order(built) if job.is_shell]
         plan = [jobs.job_of(job) for job in theirs]
+        here = (Path(job.record) for job in plan if job.record and os.path.exists(job.record))
+        torn = [*damaged(files(folder) if folder else here)] if whole else []
         if folder and not whole:
             make_data(folder, plan)
         coming, fitting, faults = chosen(folder, plan, whole and not torn)
@@ -125,11 +122,10 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
         for their, job in zip(theirs, plan):
             if job.record in fitting:
                 built.async_run(built.persistence.finished(their))
-    for fault in torn or (faults if folder is None else ()):
+    for fault in torn if folder else faults:
         print(f"left alone: {fault}", file=sys.stderr)
     if folder is not None and faults:
         print(f"left out {len(faults)} records that do not fit; the first: {faults[0]}", file=sys.stderr)
-    here = len(fitting) - len(coming)
     elsewhere = [f"{Path(path).parent}/{name}" for path in coming for name in left_behind(Path(path).parent)]
     if elsewhere:
         print(f"{len(elsewhere)} files stayed on the other machine, such as {elsewhere[0]}")
@@ -137,7 +133,9 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
         print(f"left out: {strange}", file=sys.stderr)
     if resumable:
         print(f"{resumable} unfinished runs resume from their checkpoints")
-    print(f"adopted {len(coming)} records, {here} were here; `snakemake -n` says what is left to do")
+    print(
+        f"adopted {len(coming)} records, {len(fitting) - len(coming)} were here; `snakemake -n` says what is left to do"
+    )
     return exit_codes.DATA if torn else 0
 
 
@@ -159,13 +157,16 @@ def make_data(folder: Path, plan: Sequence[Job]) -> None:
         if status == exit_codes.SIGINT:
             raise KeyboardInterrupt
         if status or record.read(job.folder)["outputs"] != found["outputs"]:
-            print(f"{job.folder}: not made, or with other bytes than the published data", file=sys.stderr)
+            why = (
+                f"not made, see {job.logs[0]}" if status else "left out, its bytes are not the published ones"
+            )
+            print(f"{job.folder}: {why}", file=sys.stderr)
             shutil.rmtree(job.folder, ignore_errors=True)
 
 
-def damaged(folder: Path) -> Iterator[str]:
+def damaged(paths: Iterable[Path]) -> Iterator[str]:
     """One line for each record that cannot be read."""
-    for file in files(folder):
+    for file in paths:
         try:
             record.read(file)
         except record.RecordError as error:
@@ -255,9 +256,8 @@ def survey(
         if job.record is None:
             continue
         come = [coming[job.record]] if job.record in coming else []
-        for found in (
-            _record_in_place(job.record) + come if here_first else come or _record_in_place(job.record)
-        ):
+        in_place = _record_in_place(job.record)
+        for found in in_place + come if here_first else come or in_place:
             for path in {path for paths in job.named_inputs.values() for path in paths} - made - sums.keys():
                 if os.path.isfile(path):  # such as a released checkpoint, which no job makes
                     sums[path] = record.digest(path)

@@ -26,13 +26,18 @@ def main(args: argparse.Namespace) -> int:
     """Write the pages.
 
     Raises:
-        ValueError: a study that does not exist, or a file in place of --out.
+        ValueError: a study that does not exist, or a file or a folder of other files in place of --out.
         FileNotFoundError: no folder of published results in the checkout.
     """
     from relearn.cli import output_folder
     from relearn.report.site import build
 
     output_folder.check("--out", args.out)
+    there = {one.name for one in args.out.glob("[!.]*")}
+    if there and (build.CONFIG not in there or there - {build.CONFIG, "pages", "site"}):
+        raise ValueError(
+            f"--out {args.out}: found a folder with other files, allowed: a new or empty one, or an earlier site"
+        )
     names = [study.name for study in all_studies()]
     for name in args.study or ():
         if name not in names:

@@ -20,6 +20,9 @@ from pathlib import Path
 from relearn.cli import targets
 from relearn.cli.targets import KINDS, Target
 from relearn.report import claims_file
+from relearn.report.claims_formats import CHECKED
+from relearn.report.verdict_words import label
+from relearn.report.views.names import plural
 from relearn.runs.record_file import RecordError
 
 WHOLE = ("papers", "chapters", "studies")
@@ -55,8 +58,7 @@ def main(args: argparse.Namespace) -> int:
         rows = [(target.name, *(scale.state(target) for scale in scales), _title(target)) for target in mine]
         _print([(kind, *(scale.name for scale in scales), ""), *rows])
     if not args.kind:
-        counts = {kind: sum(target.kind == kind for target in known) for kind in KINDS if kind not in WHOLE}
-        summary = ", ".join(f"{count} {kind} (`relearn list {kind}`)" for kind, count in counts.items())
+        summary = ", ".join(f"{_count(kind)} (`relearn list {kind}`)" for kind in KINDS if kind not in WHOLE)
         print(f"\nand {summary}\nrun one: `relearn reproduce NAME`")
     return 0
 
@@ -113,12 +115,20 @@ class Scale:
     def _rendered(self, target: Target) -> str:
         if target.kind == "claims":
             verdict = self.verdicts.get(f"{target.studies[0]}/{target.id}", "no verdict")
-            return verdict.replace("_", " ")
+            return f"check: {CHECKED[verdict]}" if target.check and verdict in CHECKED else label(verdict)
         if target.kind in WHOLE:
             return "report" if (self.root / "report.html").is_file() else ""
         ending = "md" if target.kind == "tables" else "png"
         there = (self.root / target.kind / f"{target.id}.{ending}").is_file()
         return "rendered" if there else "not rendered"
+
+
+def _count(kind: str) -> str:
+    """How many targets of a kind there are: ``61 claims and 1 check``."""
+    mine = [target for target in targets.targets().values() if target.kind == kind]
+    checks = sum(target.check for target in mine)
+    counted = f"{len(mine) - checks} {kind}"
+    return f"{counted} and {plural(checks, 'check')}" if checks else counted
 
 
 def _title(target: Target) -> str:

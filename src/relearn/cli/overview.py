@@ -57,10 +57,11 @@ def _line(command: str, module: str) -> str:
 
 
 def summary(module: str) -> str:
-    """Return the first sentence of a module's docstring, without the command's name in front."""
+    """Return the first sentence of a module's docstring, without the command's name in front and without a capital."""
     paragraph = " ".join(docstring(module).split("\n\n")[0].split())
     first = re.split(r"(?<=[.?])\s", paragraph)[0].rstrip(".")
-    return re.sub(r"^`?(relearn )?[\w-]+`?: ", "", first)
+    first = re.sub(r"^`?(relearn )?[\w-]+`?: ", "", first)
+    return first[0].lower() + first[1:]
 
 
 def docstring(module: str) -> str:

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "claim", nargs="?", help="one claim; default: every claim that is not decided, or only provisionally"
     )
-    parser.add_argument("--scale", help="default: the scale in params.yaml")
+    parser.add_argument("--scale", help="default: that of a set, or the scale in params.yaml")
     parser.add_argument("--root", type=Path, help="folder whose runs/ is read")
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
 
@@ -34,11 +34,11 @@ def main(args: argparse.Namespace) -> int:
     """
     from relearn.cli import show, targets
     from relearn.params.places import place
-    from relearn.report import claim_cost, claims, claims_formats, designs, undecided, undecided_formats
+    from relearn.report import claim_cost, claims, claims_formats, designs, runs, undecided, undecided_formats
     from relearn.studies import parameters
     from relearn.studies.study import all_studies
 
-    values = parameters.load(args.params, args.scale)
+    values = parameters.load(args.params, args.scale or runs.scale_of(args.root))
     scale = values["scale"]
     asked = args.claim and args.claim.removeprefix(targets.CLAIM)
     folders = {study.name: study.reported for study in all_studies()}
@@ -50,12 +50,12 @@ def main(args: argparse.Namespace) -> int:
         meant = guess(asked, [name for _, name in ids])
         hint = f", nearest: {meant}" if meant else ""
         raise ValueError(f"claim: found {args.claim!r}{hint}; allowed: a name of `relearn list claims`")
-    judged, runs = judge(values, args.root or show.runs_of(studies, scale))
+    judged, used = judge(values, args.root or show.runs_of(studies, scale))
     wanted = [claim for claim in judged if asked in (None, claim.id, f"{claim.section}.{claim.id}")]
     found = undecided.all_of(
         wanted,
         designs.load(folders),
-        claim_cost.Ancestry(runs),
+        claim_cost.Ancestry(used),
         partial(place, path=args.params, scale=scale),
     )
     for claim in wanted:
@@ -66,7 +66,8 @@ def main(args: argparse.Namespace) -> int:
         if text:
             print(f"{claim.section} {claim.id}: {claims_formats.word(claim)}", *text, sep="\n  ")
     if not args.claim:
-        print(f"{len(found)} of {len(judged)} claims are not decided at scale {scale}")
+        counted = sum(claim.kind != "check" for claim in judged)
+        print(f"{len(found)} of {counted} claims are not decided at scale {scale}")
     return 0
 
 

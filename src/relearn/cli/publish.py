@@ -28,7 +28,7 @@ LARGEST = 40_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    add("--scale", help="mini | small | medium | paper; default: that of a set, or the scale in params.yaml")
     add(
         "--from",
         dest="source",

@@ -39,7 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read the runs of this folder instead: it has runs.parquet, as results/published/<scale>, or runs/",
     )
     add("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
-    add("--scale", help="records of other scales are left out; default: the scale in params.yaml")
+    add(
+        "--scale",
+        help="records of other scales are left out; default: that of a set, or the scale in params.yaml",
+    )
     add("--artefact", action="append", metavar="ID", help="only the files of this table or figure")
     add(
         "--self-contained",
@@ -95,19 +98,20 @@ def inputs(args: argparse.Namespace) -> tuple[dict[str, Any], list[Any], list[st
     from relearn.runs.run_store import is_store
     from relearn.studies import parameters
 
-    values = parameters.load(args.params, args.scale)
+    values = parameters.load(args.params, args.scale or runs.scale_of(args.source))
     args.scale = values["scale"]
+    option = "--from " if args.source else "--root " if args.root else ""
     args.root = args.root or ROOT / args.scale
     source = args.source or args.root
-    named = f"--from {source}" if args.source else f"--root {source}"
+    named = f"{option}{source}"
     if not is_store(source) and not (source / "runs").is_dir():
         raise FileNotFoundError(
-            f"{named}: no folder {source / 'runs'}, allowed: a folder with runs/ or runs.parquet"
+            f"{named}: no folder {source / 'runs'}, allowed: a folder with runs/ or runs.parquet{runs.sets_below(source)}"
         )
     found, problems = runs.load(source, args.scale)
     if not found:
         first = f"; the first of {len(problems)}: {problems[0]}" if problems else ""
-        raise ValueError(f"{named}: no sound record of scale {args.scale}{first}")
+        raise ValueError(f"{named}: no sound record of scale {args.scale}{first}; --scale chooses another")
     found, args.unplanned = still_planned(found, values, source)
     if not found:
         raise ValueError(f"{named}: {args.unplanned}")

@@ -24,7 +24,7 @@ PUBLISHED = "published"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("target", nargs="+", help="as `relearn list` names them: kim2020, table2.2, claim:NAME, …")
-    add("--scale", help="mini | small | medium | paper; default: the scale in params.yaml")
+    add("--scale", help="mini | small | medium | paper; default: that of a set, or the scale in params.yaml")
     add("--params", type=Path, default=Path("params.yaml"), help="the parameters in force")
     add(
         "--from",
@@ -42,14 +42,15 @@ def main(args: argparse.Namespace) -> int:
         ValueError: no such target, no run of the scale, or for a claim none of its study.
         FileNotFoundError: ``--from`` names a folder without runs.
     """
+    from relearn.report import runs
     from relearn.runs.run_store import is_store
     from relearn.studies import parameters
 
     wanted = [targets.find(name) for name in args.target]
-    scale = parameters.load(args.params, args.scale)["scale"]
+    scale = parameters.load(args.params, args.scale or runs.scale_of(args.source))["scale"]
     if args.source and not is_store(args.source) and not (args.source / "runs").is_dir():
         raise FileNotFoundError(
-            f"--from {args.source}: no runs in it; allowed: a folder with runs/ or runs.parquet"
+            f"--from {args.source}: no runs in it; allowed: a folder with runs/ or runs.parquet{runs.sets_below(args.source)}"
         )
     for target in wanted:
         source = args.source or runs_of(target.studies, scale)
@@ -145,10 +146,7 @@ def _claim(target: Target, root: Path, scale: str, params: Path) -> str:
     judged = claims.judge_all({study.name: {target.id: entry}}, evidence, {study.name: section})
     details = claims_formats.markdown(judged, scale).partition("\n### ")[2]
     lines = details.split("\n")
-    text = [
-        f"{target.name}: {claims_formats.word(judged[0])}",
-        f"says: {entry['says']} ({entry['source']})",
-    ]
+    text = [f"{target.name}: {claims_formats.word(judged[0])}", f"says: {entry['says']} ({entry['source']})"]
     text += [f"decided by: {entry['predicate']}"]
     text += [line for line in lines if line.startswith("- ") and not line.startswith("- [")]
     explained = analysis.explain(judged, analysis.load({study.name: study.reported}), scale)

@@ -53,6 +53,7 @@ class Target:
         studies: the studies whose runs it needs.
         id: of the artefact or claim; "" for whole studies.
         title: a readable title.
+        check: whether it is the check of a theorem, which is not counted as a claim.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Target:
     studies: tuple[str, ...]
     id: str
     title: str
+    check: bool = False
 
 
 @cache
@@ -74,14 +76,14 @@ def targets() -> dict[str, Target]:
     found += [_whole(study.name, "studies", [study]) for study in studies]
     found += _artefacts(studies)
     claims = [
-        (study.name, name, claim["says"])
+        (study.name, name, claim["says"], claim["kind"] == "check")
         for study in studies
         for name, claim in _entries(study, "claims").items()
     ]
-    names = [name for _, name, _ in claims]
-    for study_name, name, says in claims:
+    names = [name for _, name, *_ in claims]
+    for study_name, name, says, check in claims:
         full = name if names.count(name) == 1 else f"{study_name}.{name}"
-        found.append(Target(f"{CLAIM}{full}", "claims", (study_name,), name, says))
+        found.append(Target(f"{CLAIM}{full}", "claims", (study_name,), name, says, check))
     return {target.name: target for target in found}
 
 

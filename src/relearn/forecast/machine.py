@@ -141,9 +141,11 @@ def device(name: str) -> Machine:
     if name not in known:
         raise ValueError(f"--device: found {name}, allowed: {', '.join(known)}")
     found = _machine(known[name], SHIPPED)
-    return (
-        replace(found, calls=this_machine().calls) if found.gpus else found
-    )  # the operations are started by a processor like this one
+    if not found.gpus:
+        return found
+    host = this_machine()  # a processor like it starts the operations
+    source = f"{found.source}; operations started as fast as by {host.name} ({host.source})"
+    return replace(found, calls=host.calls, source=source)
 
 
 def _json(path: Path) -> Any:

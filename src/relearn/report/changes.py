@@ -24,6 +24,7 @@ from statistics import variance
 from typing import Any
 
 from relearn.report import claims_file
+from relearn.report.claims_formats import CHECKED
 from relearn.report.published_set import csv_files
 from relearn.report.statistics import Interval, student_mean
 from relearn.runs.record_file import RecordError
@@ -41,7 +42,7 @@ class Change:
     spread.
     """
 
-    artefact: str  # "claim" or the id of a table
+    artefact: str  # "claim", "check" or the id of a table
     name: str
     kind: str
     unit: str
@@ -155,9 +156,10 @@ def of_claims(before: Side, after: Side) -> Iterator[Change]:
     """Every claim on at least one side."""
     for key in dict.fromkeys([*before.claims, *after.claims]):
         old, new = before.claims.get(key), after.claims.get(key)
+        what = "check" if (new or old or {}).get("kind") == "check" else "claim"
         if old is None or new is None:
             kind = "appeared" if old is None else "vanished"
-            yield Change("claim", "/".join(key), kind, "", words=(_word(old), _word(new)))
+            yield Change(what, "/".join(key), kind, "", words=(_word(old), _word(new)))
             continue
         unit = str(new.get("unit") or old.get("unit") or "")
         numbers = (old.get("effect"), new.get("effect"))
@@ -167,7 +169,7 @@ def of_claims(before: Side, after: Side) -> Iterator[Change]:
         kind = "no spread" if not alike else _kind(*numbers, difference)
         kind = "verdict" if _word(old) != _word(new) else kind
         yield Change(
-            "claim",
+            what,
             "/".join(key),
             kind,
             unit,
@@ -191,6 +193,8 @@ def _of_claim(old: Line, new: Line) -> Interval | None:
 def _word(claim: Line | None) -> str:
     if claim is None:
         return "no such claim"
+    if claim.get("kind") == "check" and claim["verdict"] in CHECKED:
+        return CHECKED[claim["verdict"]]
     return str(claim["verdict"]) + (" (provisional)" if claim.get("provisional") else "")
 
 

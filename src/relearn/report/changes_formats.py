@@ -6,10 +6,13 @@ import html
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from relearn.report.changed_settings import Setting
 from relearn.report.changes import KINDS, Change, Side
+from relearn.report.claims_formats import cases_hold
 from relearn.report.table_formats import csv_text, pipes
+from relearn.report.views.names import plural
 
 FIELDS = (
     *("artefact", "name", "change", "unit", "before", "after", "difference", "low", "high"),
@@ -17,6 +20,7 @@ FIELDS = (
 )
 HEAD = ("what", "before", "after", "difference [95%]", "change")
 TOLD = ("verdict", "beyond noise")
+JUDGED = ("claim", "check")
 MOST = 12  # most settings listed
 
 
@@ -33,15 +37,16 @@ def as_csv(changes: Sequence[Change]) -> str:
 def count_lines(changes: Sequence[Change]) -> list[str]:
     """Lines that count the changes of claims and cells, with the number of cells expected to change by chance alone."""
     lines = []
-    groups: dict[str, list[Change]] = {"claims": [], "cells": []}
+    groups: dict[str, list[Change]] = {"claim": [], "check": [], "cell": []}
     for one in changes:
-        groups["claims" if one.artefact == "claim" else "cells"].append(one)
+        groups[one.artefact if one.artefact in JUDGED else "cell"].append(one)
     for what, several in groups.items():
         counts = Counter(one.kind for one in several)
         summary = ", ".join(f"{counts[kind]} {_kind_label(kind)}" for kind in KINDS if counts[kind])
-        lines.append(f"{len(several)} {what}: {summary or 'none'}.")
+        if several or what != "check":
+            lines.append(f"{plural(len(several), what)}: {summary or 'none'}.")
         judged = counts["beyond noise"] + counts["within noise"]
-        if what == "cells" and judged:
+        if what == "cell" and judged:
             lines.append(
                 f"Of {judged} cells that changed and have an interval, about {0.05 * judged:.0f} would lie beyond it by chance."
             )
@@ -70,15 +75,19 @@ def rows(changes: Sequence[Change], everything: bool = False) -> list[tuple[str,
 def _sides(change: Change) -> tuple[str, str]:
     sides = []
     for value, words, n in zip((change.before, change.after), change.words, change.n):
-        status = "" if change.artefact != "claim" and value is not None else words.replace("_", " ")
+        judged = change.artefact in JUDGED
+        status = "" if not judged and value is not None else words.replace("_", " ")
         number = "" if value is None else _number(value, change.unit)
-        count = f"({n})" if n and change.artefact != "claim" else ""
+        if number and n.endswith(" cases"):  # of an exact claim, whose effect is the share that fails
+            cases = int(n.split()[0])
+            number = cases_hold(round(cases * (1 - value)), cases)
+        count = f"({n})" if n and not judged else ""
         sides.append(" ".join(filter(None, (status, number, count))))
     return sides[0], sides[1]
 
 
 def _difference(change: Change) -> str:
-    if change.difference is None:
+    if change.difference is None or change.n[1].endswith(" cases"):
         return ""
     text = _number(change.difference, change.unit, signed=True)
     if change.interval is None:
@@ -115,19 +124,17 @@ def terminal(
 
 
 def _table(lines: Sequence[Sequence[str]], columns: int) -> list[str]:
-    """Columns as wide as their widest cell; if the table is too wide, the first columns are cut first."""
+    """Columns as wide as their widest cell; if the table is too wide, the first columns are wrapped first."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     for i, least in enumerate((36, 22, 22)):
         over = sum(widths) + 2 * len(widths) - columns
         widths[i] = max(min(widths[i], least), widths[i] - max(over, 0))
-    return [
-        ("  " + "  ".join(_cut(text, width).ljust(width) for text, width in zip(line, widths))).rstrip()
-        for line in lines
-    ]
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+    found = []
+    for line in lines:
+        wrapped = [textwrap.wrap(text, width or 1) for text, width in zip(line, widths)]
+        for parts in zip_longest(*wrapped, fillvalue=""):
+            found.append("  " + "  ".join(part.ljust(width) for part, width in zip(parts, widths)).rstrip())
+    return found
 
 
 def markdown(before: Side, after: Side, changes: Sequence[Change], settings: Sequence[Setting]) -> str:

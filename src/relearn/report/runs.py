@@ -13,8 +13,8 @@ from typing import Any
 
 from relearn.report.artefacts import Where, matches
 from relearn.report.views.names import plural
-from relearn.runs import record_file
-from relearn.runs.run_store import Store, is_store
+from relearn.runs import parquet_file, record_file
+from relearn.runs.run_store import RUNS, Store, is_store
 
 
 @dataclass(eq=False)
@@ -124,6 +124,21 @@ def load(root: str | Path, scale: str) -> tuple[list[Run], list[str]]:
         else:
             runs.append(Run(one, folder, store))
     return sorted(runs, key=lambda run: run.folder), problems
+
+
+def scale_of(folder: Path | None) -> str | None:
+    """The scale of a published set; None for another folder, or if its runs are of several scales."""
+    if folder is None or not is_store(folder):
+        return None
+    table = parquet_file.read(folder / RUNS)
+    scales = set(table["scale"].to_pylist()) if "scale" in table.column_names else set()
+    return scales.pop() if len(scales) == 1 else None
+
+
+def sets_below(folder: Path) -> str:
+    """The end of a message about a folder without runs: the published sets directly below it, or ""."""
+    sets = sorted(path.as_posix() for path in folder.glob("*") if is_store(path))
+    return f"; below it: {', '.join(sets)}" if sets else ""
 
 
 def select(runs: Iterable[Run], *filters: Where) -> list[Run]:

@@ -83,6 +83,8 @@ def one_line(error: Exception) -> str:
         text = f"the key {text} is missing"
     if isinstance(error, OSError) and error.filename and error.strerror:
         text = f"{error.filename}: {error.strerror}"
+    if text.startswith("Could not determine home"):  # of pathlib
+        return "found no home folder; set HOME, or RELEARN_CACHE to a folder for the cache"
     if memory.out_of_memory(error):
         return f"out of memory, the peak was {memory.peak()} ({text[:160]})"
     return text

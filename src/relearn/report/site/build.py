@@ -10,6 +10,7 @@ from pathlib import Path
 from relearn.report.site import api, claim_pages, home, links, mkdocs_yml, study_pages
 from relearn.report.site.material import Site, claim_page, scale_page, study_page
 
+CONFIG = "mkdocs.yml"
 STYLES = ("palette.css", "site/site.css")  # in src/relearn/report
 
 
@@ -31,6 +32,10 @@ def write(site: Site, out: Path, studies: Iterable[str] | None = None) -> list[P
     import yaml
 
     pages, pictures = out / "pages", dict[str, Path]()
+    out.mkdir(parents=True, exist_ok=True)
+    (out / CONFIG).write_text(  # first: it marks the folder as a site
+        yaml.safe_dump(mkdocs_yml.settings(site, _groups(site), out), sort_keys=False), encoding="utf-8"
+    )
     shutil.rmtree(pages, ignore_errors=True)
     text = dict[str, str]()
     chosen = list(studies) if studies is not None else [about.name for about in site.about]
@@ -52,9 +57,6 @@ def write(site: Site, out: Path, studies: Iterable[str] | None = None) -> list[P
     for name, source in files.items():
         (pages / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, pages / name)
-    (out / "mkdocs.yml").write_text(
-        yaml.safe_dump(mkdocs_yml.settings(site, _groups(site), out), sort_keys=False), encoding="utf-8"
-    )
     return [pages / name for name in [*text, *files]]
 
 
