@@ -133,11 +133,12 @@ def _average_pool(walk: Walk, module: nn.AvgPool2d, at: At) -> At:
     after = _pooled(walk, module, at)
     bound = 1.0
     if walk.p == "two":
-        for n, *window in zip(
-            at.shape[1:], _pair(module.kernel_size), _pair(module.stride), _pair(module.padding)
-        ):
+        sizes = (_pair(size) for size in (module.kernel_size, module.stride, module.padding))
+        for n, kernel, stride, padding in zip(at.shape[1:], *sizes):
             pixels = torch.eye(n, dtype=torch.float64)[:, None]
-            matrix = avg_pool1d(pixels, *window, module.ceil_mode, module.count_include_pad)[:, 0]
+            matrix = avg_pool1d(pixels, kernel, stride, padding, module.ceil_mode, module.count_include_pad)[
+                :, 0
+            ]
             bound *= float(torch.linalg.matrix_norm(matrix, 2))
     walk.add(module, bound)
     return after
