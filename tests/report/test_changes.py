@@ -167,12 +167,9 @@ def test_the_terminal_says_counts_settings_and_verdicts_within_its_width() -> No
 
 
 def test_an_exact_claim_shows_its_cases_and_a_check_is_counted_apart() -> None:
-    exact = {"method": "exact", "half": None, "unit": "fraction of cases that fail", "n": {"cases": 4}}
-    sides = [
-        side([claim(word, effect, kind="check", **exact)])
-        for word, effect in (("reproduced", 0.0), ("contradicted", 0.25))
-    ]
-    text = changes_formats.terminal(*sides, changes.compare(*sides), [], 110)
+    exact: dict[str, Any] = {"kind": "check", "unit": "fraction of cases that fail", "n": {"cases": 4}}
+    before, after = side([claim(effect=0.0, **exact)]), side([claim("contradicted", 0.25, **exact)])
+    text = changes_formats.terminal(before, after, changes.compare(before, after), [], 110)
     assert "0 claims: none.\n1 check: 1 with another verdict.\n" in text
     assert "check study/c  holds 4 of 4 cases hold  fails 3 of 4 cases hold\n" in text
 
