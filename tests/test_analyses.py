@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pandas
 import pytest
-from scipy import stats
 
 from relearn.report import analysis
 from relearn.studies.study import all_studies
@@ -54,20 +53,6 @@ def published(folder: Path) -> dict[str, list[tuple[float, float]]]:
     return found
 
 
-def against_rezero_deit() -> list[tuple[float, float]]:
-    """Small's control of deeper_is_trainable: accuracy of each residual scheme minus rezero_deit's, paired by seed, in percent."""
-    runs = pandas.read_parquet(PUBLISHED / "small/runs.parquet")
-    runs = runs[(runs["labels.suite"] == "residual") & runs["labels.rate"].isna()]
-    found = []
-    for _, depth in runs.groupby("labels.depth"):
-        last = depth.pivot(index="seed", columns="labels.variant", values="metrics.acc_frac")
-        for scheme in last.columns.drop("rezero_deit"):
-            difference = (100 * (last[scheme] - last["rezero_deit"])).dropna()
-            half = stats.t.ppf(0.975, len(difference) - 1) * difference.sem()
-            found.append((difference.mean() - half, difference.mean() + half))
-    return found
-
-
 def quoted() -> Iterator[tuple[str, str, str]]:
     for (claim, scale), entry in analysis.load({one.name: one.reported for one in all_studies()}).items():
         yield claim, scale, f"{entry.text} {entry.experiment}"
@@ -78,7 +63,6 @@ def test_every_interval_of_an_analysis_is_published(scale: str) -> None:
     known = published(PUBLISHED / scale)
     if scale == "small":
         known = {**published(PUBLISHED / "small_0.7"), **known}
-        known["deeper_is_trainable"] += against_rezero_deit()
     wrong, checked = [], 0
     for claim, of_scale, text in quoted():
         for interval in INTERVAL.findall(text) if of_scale == scale else ():

@@ -15,7 +15,8 @@ STUDY = Study(
             *("given_rate/*/*/*/*/layers.csv", "residual/*/depth12/*/layers.csv"),
             # The figure shows the deepest networks: 24 blocks at mini (one seed), 36 at small.
             "residual/*/depth24/seed[1-9]*/layers.csv",
-            *("post_norm/*/*/layers.csv", "rezero*/*/*/layers.csv", "skip_init/*/*/layers.csv"),
+            *("xavier_layer_scale/*/*/layers.csv", "post_norm/*/*/layers.csv"),
+            *("rezero*/*/*/layers.csv", "skip_init/*/*/layers.csv"),
             *("fixup*/*/*/layers.csv", "t_fixup*/*/*/layers.csv"),
         )
     },

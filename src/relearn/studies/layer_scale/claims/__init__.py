@@ -62,7 +62,11 @@ def deeper_is_trainable(evidence: Evidence) -> Finding:
     pairs = [
         (depth, one, other)
         for depth in DEEP
-        for one, other in [*((start(depth), other) for other in ALSO), (XAVIER, "rezero")]
+        for one, other in [
+            *((start(depth), other) for other in ALSO),
+            (XAVIER, "rezero"),
+            (XAVIER, "skip_init"),
+        ]
     ]
     beside = [_trains_better(evidence, *pair) for pair in pairs]
     return finding(parts, [part and replace(part, decides=False) for part in beside])
