@@ -11,6 +11,7 @@ from relearn import cli
 from relearn.runs import record
 from relearn.runs.settings import plain, read
 from relearn.steps import throughput
+from relearn.steps.trained import step_time
 
 from .recorded import rows_of
 
@@ -45,7 +46,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         ]
 
     monkeypatch.setattr(throughput, "make_step", made)
-    monkeypatch.setattr(throughput, "timed", timed)
+    monkeypatch.setattr(step_time, "timed", timed)
     monkeypatch.setattr(throughput, "peak_bytes", peak)
     return seen
 
@@ -149,7 +150,7 @@ def test_steps_infer_and_train(name: str, monkeypatch: pytest.MonkeyPatch) -> No
         call()
         moved = [not torch.equal(a, b) for a, b in zip(before, net.parameters())]
         assert net.training is moves and any(moved) is moves
-        assert throughput.timed(call, "cpu") > 0
+        assert step_time.timed(call, "cpu") > 0
 
 
 def test_training_needs_more_memory_than_weights(tmp_path: Path) -> None:
