@@ -17,7 +17,7 @@ ABLATION = (
 RESIDUAL = (
     *("pre_norm", "post_norm", "layer_scale_1e-1", "layer_scale_1e-4", "layer_scale_1e-5", "layer_scale_1e-6"),
     *("rezero", "rezero_epsilon", "skip_init", "fixup", "fixup_norm", "t_fixup", "t_fixup_norm"),
-    "rezero_deit",
+    *("rezero_deit", "xavier_layer_scale"),
 )  # fmt: skip
 STEPS = 62_500.0  # of table 3
 WIDE = {"network": {"embed_dim": 64, "depths": [1, 2, 21, 1]}}  # LipsFormer-CSwin-T as published
