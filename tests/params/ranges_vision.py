@@ -146,14 +146,14 @@ for study in STUDIES:
         rule(patch, 4, 3),
         rule(batch, 1300, 1301),
         rule(tested, 497, 498),
-        rule(f"{study}.train.warmup_epochs", 3, 5),
+        rule(f"{study}.train.warmup_epochs", 2, 5),
     ]
 RULES += [
     *(rule(f"{Q}.examine.{name}.dims", [4, 6], [4, 5], at="[1]") for name in ("theorem_1", "theorem_2")),
     *(rule(f"{study}.network.dim", 27, 28) for study in (T, Y)),
     rule(f"{Q}.network.width", 0.25, 0.13),
-    rule(f"{Q}.grid.ablation.warmup_epochs", 3, 4),
-    rule(f"{Q}.grid.pairs.warmup_epochs", 3, 4),
+    rule(f"{Q}.grid.ablation.warmup_epochs", 2, 3),
+    rule(f"{Q}.grid.pairs.warmup_epochs", 2, 3),
     rule(f"{Q}.retest.average", False, True, {f"{Q}.retest.networks": ["Swin-T"]}),
     (
         {f"{T}.tuning.rates": [1.0e-3, 2.0e-3], f"{T}.tuning.epochs": 1},
