@@ -22,7 +22,7 @@ ALL = chapter("lipsformer") | chapter("layer_scale")
 SIZES = {
     "qi2023.fig4": (2, 2, 4),
     "qi2023.fig5": (1, 4, 4),
-    "addition.layer_scale_accuracy": (4, 4, 14),
+    "addition.layer_scale_accuracy": (4, 4, 15),
     "addition.layer_scale_branches": (4, 4, 20),
 }
 FIGURES = {name: ALL[name] for name in SIZES}
