@@ -78,7 +78,9 @@ def _sides(change: Change) -> tuple[str, str]:
         judged = change.artefact in JUDGED
         status = "" if not judged and value is not None else words.replace("_", " ")
         number = "" if value is None else _number(value, change.unit)
-        if value is not None and n.endswith(" cases"):  # of an exact claim, whose effect is the share that fails
+        if value is not None and n.endswith(
+            " cases"
+        ):  # of an exact claim, whose effect is the share that fails
             cases = int(n.split()[0])
             number = cases_hold(round(cases * (1 - value)), cases)
         count = f"({n})" if n and not judged else ""
