@@ -11,6 +11,7 @@ from relearn.data.character_batches import CharacterBatches
 from relearn.data.token_batches import Ragged
 from relearn.models.character_lm import create
 from relearn.runs import record
+from relearn.steps.trained import step_time
 from relearn.studies.l2_attention.steps import time_training_step as clock
 
 from ...steps.recorded import by_command, rows_of
@@ -64,7 +65,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return (seen.count(seen[-1]) - 1) ** 2 * layers * (3.0 if kind == "dp" else 1.0)
 
     monkeypatch.setattr(clock, "training_step", made)
-    monkeypatch.setattr(clock, "timed", timed)
+    monkeypatch.setattr(step_time, "timed", timed)
     return seen
 
 
