@@ -141,7 +141,7 @@ class ResidualViT(Bounded, Intermediates):
         dynamic_img_size: bool = False,
         head: Literal["dense", "gp"] = "dense",
         gp: Mapping[str, Any] | None = None,
-        maps: Literal["scheme", "deit"] = "scheme",
+        maps: Literal["scheme", "deit", "xavier"] = "scheme",
         attention_maps: Literal["xavier", "deit"] | None = None,
         start_std: float = STD,
         position_std: float = STD,
@@ -156,9 +156,10 @@ class ResidualViT(Bounded, Intermediates):
             if word not in CHOICES[name]:
                 raise ValueError(f"{name}: {word!r} (allowed: {', '.join(CHOICES[name])})")
         _check(embed_dim, num_heads, mlp_ratio, drop_path_rate, depth=depth, class_layers=class_layers)
-        if maps not in ("scheme", "deit") or (maps == "deit" and residual in ("fixup", "t_fixup")):
-            allowed = "scheme" if maps == "deit" else "scheme, deit"
-            raise ValueError(f"maps: {maps!r} with residual {residual!r} (allowed: {allowed})")
+        known = {"fixup": ["scheme"], "t_fixup": ["scheme"], "rezero": ["scheme", "deit"], "skip_init": ["scheme", "deit"]}
+        allowed = known.get(residual, ["scheme", "deit", "xavier"])
+        if maps not in allowed:
+            raise ValueError(f"maps: {maps!r} with residual {residual!r} (allowed: {', '.join(allowed)})")
         if attention_maps not in (None, "xavier", "deit"):
             raise ValueError(f"attention_maps: {attention_maps!r} (allowed: None, xavier, deit)")
         for name, spread in dict(start_std=start_std, position_std=position_std).items():
@@ -227,8 +228,8 @@ class ResidualViT(Bounded, Intermediates):
         if self.cls_token is not None:
             nn.init.trunc_normal_(self.cls_token, std=STD)
         deit(self, start_std)
-        if maps == "scheme":
-            start(residual, self)
+        if maps != "deit":
+            start("rezero" if maps == "xavier" else residual, self)
         if attention_maps is not None:
             start_attention(self.blocks, attention_maps, start_std)
 

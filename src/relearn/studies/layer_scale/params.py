@@ -34,6 +34,7 @@ Residual = Literal[
     "layer_scale_1e-4",
     "layer_scale_1e-5",
     "layer_scale_1e-6",
+    "xavier_layer_scale",
     "rezero",
     "rezero_epsilon",
     "rezero_deit",

@@ -135,6 +135,8 @@ def _cell(suite: str, variant: str, depth: int) -> dict[str, str]:
 
 def residual(variant: str) -> tuple[dict[str, Any], bool]:
     """The residual scheme behind a name of params.yaml, and whether it is trained with warm-up."""
+    if variant == "xavier_layer_scale":
+        return {"residual": "layer_scale", "maps": "xavier"}, True
     if variant.startswith("layer_scale_"):
         return {"residual": "layer_scale", "epsilon": float(variant.removeprefix("layer_scale_"))}, True
     if variant == "rezero_epsilon":
