@@ -59,14 +59,9 @@ def deeper_is_trainable(evidence: Evidence) -> Finding:
             parts[f"{depth} blocks: {start(depth)} - {rival}"] = _trains_better(
                 evidence, depth, start(depth), rival
             )
+    fixed = [(XAVIER, "rezero"), (XAVIER, "skip_init")]
     pairs = [
-        (depth, one, other)
-        for depth in DEEP
-        for one, other in [
-            *((start(depth), other) for other in ALSO),
-            (XAVIER, "rezero"),
-            (XAVIER, "skip_init"),
-        ]
+        (depth, *pair) for depth in DEEP for pair in [*((start(depth), other) for other in ALSO), *fixed]
     ]
     beside = [_trains_better(evidence, *pair) for pair in pairs]
     return finding(parts, [part and replace(part, decides=False) for part in beside])
