@@ -110,8 +110,8 @@ RANGES: dict[str, Range] = {
     f"{T}.grid.drop_paths.variants": ([["linear"]], [[], ["constant"], "linear"]),
     f"{T}.grid.class_tokens.layers": COUNT,
     f"{T}.grid.class_tokens.variants": (
-        [["from_start"], ["from_start_patch4"]],
-        [[], ["mean"], ["mean_patch4"], "from_start"],
+        [["from_start"], ["from_start_patch4", "from_start_longer"]],
+        [[], ["mean"], ["mean_longer"], "from_start"],
     ),
     f"{Y}.network.lrsa_alpha": POSITIVE,
     f"{Y}.network.gp.features": COUNT,

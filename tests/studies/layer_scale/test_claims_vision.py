@@ -387,18 +387,20 @@ def test_class_attention_is_compared_with_a_class_token_from_the_start(tmp_path,
     assert (claim.verdict, claim.provisional) == (word, False)
 
 
-def test_smaller_patches_are_shown_and_do_not_decide(tmp_path):
+@pytest.mark.parametrize(
+    ("control", "words"), [("patch4", "patches of 4 pixels"), ("longer", "four times the epochs")]
+)
+def test_a_control_of_class_attention_is_shown_and_does_not_decide(tmp_path, control, words):
     deep(tmp_path, 24, suite="class_token", class_attention=0.5, from_start=0.6)
     before = judged(tmp_path, "class_attention_helps")
-    deep(tmp_path, 24, suite="class_token", class_attention_patch4=0.8, from_start_patch4=0.6)
-    deep(tmp_path, 12, suite="class_token", class_attention_patch4=0.8, from_start_patch4=0.6)
+    better = {f"class_attention_{control}": 0.8, f"from_start_{control}": 0.6}
+    deep(tmp_path, 24, suite="class_token", **better)
+    deep(tmp_path, 12, suite="class_token", **better)
     claim = judged(tmp_path, "class_attention_helps")
     assert (claim.verdict, claim.missing) == (before.verdict, before.missing)
     shown = {part.name: part.interval.estimate for part in claim.parts if not part.decides}
     assert shown == {
-        f"{depth} blocks: class attention - class token from the start, patches of 4 pixels": pytest.approx(
-            0.2
-        )
+        f"{depth} blocks: class attention - class token from the start, {words}": pytest.approx(0.2)
         for depth in (12, 24)
     }
 
@@ -412,6 +414,19 @@ def test_a_variant_with_small_patches_differs_in_them_alone():
         )
         assert as_it_is["network"]["patch_size"] == 8 and small["network"]["patch_size"] == 4
         assert {**small, "network": {**small["network"], "patch_size": 8}} == as_it_is
+
+
+@pytest.mark.parametrize("step", ["tune_vision", "train_vision"])
+def test_a_longer_variant_differs_in_its_epochs_alone(step):
+    family = plan(parameters.load(ROOT / "params.yaml", "small"), "small")[step]
+    tried = {"rate": "0.004"} if step == "tune_vision" else {}
+    suite = {"of" if tried else "suite": "class_token"}
+    for variant in ("from_start", "class_attention"):
+        short, long = (
+            family.settings_of(**suite, **tried, variant=f"{variant}{control}", depth="24")
+            for control in ("", "_longer")
+        )
+        assert long["epochs"] == 4 * short["epochs"] and {**long, "epochs": short["epochs"]} == short
 
 
 def test_class_attention_alone_is_no_comparison(tmp_path):

@@ -60,8 +60,15 @@ class TrainDeep(Recipe):
     average: Share
 
 
-ClassToken = Literal["from_start", "class_attention", "from_start_patch4", "class_attention_patch4"]
-"""Where the class token enters; with ``_patch4`` in a network whose patches have four pixels a side, as a control."""
+ClassToken = Literal[
+    "from_start",
+    "class_attention",
+    "from_start_patch4",
+    "class_attention_patch4",
+    "from_start_longer",
+    "class_attention_longer",
+]
+"""Where the class token enters. Controls: ``_patch4`` has patches of four pixels a side, ``_longer`` four times the epochs."""
 
 
 class ExtraSeeds(Section):

@@ -17,6 +17,8 @@ from relearn.studies.family import Family
 NETWORK = "residual_deit_small"
 SUITES = "residual|drop_path|class_token"
 DECIMAL = "[0-9.e+-]+"
+LONGER = 4
+"""How many times the epochs the variants `*_longer` of the class token train, in the search for their rate, too."""
 SMALLEST = 1.0e-6
 """The smallest of LayerScale's initial values; `rezero_epsilon` starts there instead of at 0."""
 
@@ -38,7 +40,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         elif suite == "drop_path":
             scheme, rate = {**scheme, "drop_path": variant}, drop_paths["rate"]
         elif suite == "class_token":
-            scheme["class_token"], _, pixels = variant.partition("_patch")
+            scheme["class_token"], _, pixels = variant.removesuffix("_longer").partition("_patch")
             if scheme["class_token"] == "class_attention":
                 scheme["class_layers"] = class_tokens["layers"]
             if pixels:
@@ -52,14 +54,21 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             "drop_path_rate": rate,
             **scheme,
         }
-        warmup: dict[str, Any] = {} if warm else {"warmup_epochs": 0}
-        return {"network": network, **vision.recipe(params, "layer_scale", own["train"], **warmup)}
+        changed = {"epochs": own["train"]["epochs"] * longer(variant)} | (
+            {} if warm else {"warmup_epochs": 0}
+        )
+        return {"network": network, **vision.recipe(params, "layer_scale", own["train"], **changed)}
 
     tuning = own["tuning"]
 
     def tried(of: str, variant: str, depth: str, rate: str) -> dict[str, Any]:
         found = settings(of, variant, depth)
-        return {**found, "lr": float(rate), "epochs": tuning["epochs"], "held_out": tuning["held_out"]}
+        return {
+            **found,
+            "lr": float(rate),
+            "epochs": tuning["epochs"] * longer(variant),
+            "held_out": tuning["held_out"],
+        }
 
     cells = [
         *(_cell("residual", name, depth) for name in grid["residuals"] for depth in grid["depths"]),
@@ -123,6 +132,11 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         "train_vision": train,
         "train_at_given_rate": given,
     }
+
+
+def longer(variant: str) -> int:
+    """How many times the epochs of the recipe a variant trains."""
+    return LONGER if variant.endswith("_longer") else 1
 
 
 def _cell(suite: str, variant: str, depth: int) -> dict[str, str]:

@@ -155,17 +155,21 @@ def uniform_branch_ratio(evidence: Evidence) -> Finding:
 def class_attention_helps(evidence: Evidence) -> Finding:
     """Accuracy with class attention minus accuracy with a class token from the start is > 0, at every depth at which either was run.
 
-    The same networks with patches of four pixels a side are reported in addition.
+    The same networks with patches of four pixels a side, and with four times the epochs, are reported in addition.
     """
     suite = "class_token"
     parts: dict[str, Comparison | None] = {}
     beside: list[Comparison | None] = []
-    for small, words in (("", ""), ("_patch4", ", patches of 4 pixels")):
-        ours, theirs = f"class_attention{small}", f"from_start{small}"
+    for control, words in (
+        ("", ""),
+        ("_patch4", ", patches of 4 pixels"),
+        ("_longer", ", four times the epochs"),
+    ):
+        ours, theirs = f"class_attention{control}", f"from_start{control}"
         for depth in sorted({*depths(evidence, suite, ours), *depths(evidence, suite, theirs)}):
             name = f"{depth} blocks: class attention - class token from the start{words}"
             part = _difference(evidence, name, ours, theirs, depth, suite)
-            if small:
+            if control:
                 beside.append(part and replace(part, decides=False))
             else:
                 parts[name] = part
