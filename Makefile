@@ -61,6 +61,7 @@ clean:  ## remove what the pipeline made, not what is published
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "relearn needs Python 3.11 or newer")'
+	@echo 'installing into .venv: about 2.5 GB, some minutes without output' >&2
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,slurm,docs]'
 	touch $(READY)

@@ -15,6 +15,10 @@ FRAME = re.compile(
 )
 
 
+TRACE = "Traceback (most recent call last):"
+RAISED = re.compile(r"[\w.]+(?:Error|Exception)\b")
+
+
 def step_of(rule: str, command: str | None) -> str:
     """``<study>/<step>``, or the rule's name where its command is no run."""
     found = CALL.match(command or "")
@@ -60,6 +64,8 @@ def refusal(text: str) -> str:
     rest = " ".join(line for line in lines if line)
     if found := unknown_run(rest):
         return found if len(found) <= LINE else f"{found[:LINE]} …"
+    if TRACE in text and (raised := [line for line in lines if RAISED.match(line)]):
+        rest = raised[-1]
     if name.endswith(("Exception", "Error")) and name not in PLAIN and not rest.startswith(name):
         rest = f"{name}: {rest}"
     hint = next((f" {said}" for mark, said in HINTS.items() if mark in rest), "")
@@ -95,6 +101,7 @@ def fault_of_parameters() -> str:
 
 GATHER = ("all", "render_all", "total")  # rules that run nothing
 HINTS = {
+    ".snakemake/locks/": "Another Snakemake was ending here at the same moment: the same command goes on. `relearn recover` says.",
     "cannot be locked": "`relearn recover` says who holds the lock, and clears one that nobody holds.",
     "a concurrent process has deleted": "Does another Snakemake run here? `relearn recover` says.",
     "IncompleteFilesException": "profiles/default makes them again; with another profile: --rerun-incomplete.",

@@ -25,8 +25,8 @@ def write(folder, entry, claim="cp_beats_fc", scale="mini"):
 
 
 def test_the_file_can_be_read_and_speaks_of_known_claims():
-    known = {name for section in claims.load(FOLDERS).values() for name in section}
-    assert {claim for claim, _ in analysis.load(FOLDERS)} <= known
+    known = {(study, name) for study, section in claims.load(FOLDERS).items() for name in section}
+    assert {(study, claim) for study, claim, _ in analysis.load(FOLDERS)} <= known
 
 
 def test_no_file_is_no_analysis(tmp_path):
@@ -43,6 +43,8 @@ def test_what_did_not_come_out_is_listed_with_its_text(judged, tmp_path):
     assert all(one.analysis is None for name, one in found.items() if name != "knn_beats_baselines")
     elsewhere = analysis.explain(judged, texts, "small")
     assert all(one.analysis is None for one in elsewhere)
+    others = analysis.explain([replace(claim, section="freelb") for claim in judged], texts, "mini")
+    assert all(one.analysis is None for one in others)
 
 
 def test_a_reproduced_claim_with_a_text_is_listed_without_a_cause(judged, tmp_path):

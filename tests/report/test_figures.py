@@ -258,7 +258,7 @@ def test_networks_of_another_suite_do_not_count(tmp_path: Path) -> None:
 def test_vision_transformers_tell_their_channels(tmp_path: Path) -> None:
     made(tmp_path, "Swin-T", embed_dim=8, depth=24)
     known = evidence_of(tmp_path)
-    told = "networks of the named kinds, with 8 channels in their first stage"
+    told = "narrower versions of the named networks: 8 channels in the first stage (without stages: in all blocks)"
     assert foot.sizes(behind(known, "Swin-T"), known) == told
 
 

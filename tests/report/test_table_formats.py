@@ -195,7 +195,7 @@ def test_a_caption_names_the_data_behind_the_runs_and_the_machines_behind_their_
     """A preparing run's data set is found through two steps of inputs; a table without costs names no machine."""
 
     def run(folder: str, machine: str = "one", **more: Any) -> Any:
-        fields = {"settings": {}, "labels": {}, "record": {"inputs": {}}} | more
+        fields = {"settings": {}, "labels": {}, "record": {"inputs": {}}, "step": "initialise"} | more
         sources = Run(fields["record"], folder).sources
         return SimpleNamespace(
             folder=folder, machine=machine, matches=lambda where: "made" in folder, sources=sources, **fields
@@ -221,6 +221,8 @@ def test_a_caption_names_the_data_behind_the_runs_and_the_machines_behind_their_
         artefacts.expand_rows(costs, known[:-1]).caption
         == "A caption. Machines: one. Data here: text: python."
     )
+    untimed = [*known[:-1], run("runs/s/made/1", machine="two", step="train_from_init")]
+    assert "Machines: one. " in artefacts.expand_rows(costs, untimed).caption
     free = replace(loaded["zhu2022.table4.1"], caption="A caption.")
     assert artefacts.expand_rows(free, known).caption == "A caption. Data here: text: python."
     assert artefacts.expand_rows(free, known[:3]).caption == "A caption."

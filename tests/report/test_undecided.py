@@ -309,7 +309,10 @@ def test_no_number_of_units_helps_if_the_other_side_leaves_less_than_the_claimed
     room = found(claim(replace(part([0.0, 0.01, -0.01]), room=0.06)), design)
     none = found(claim(replace(part([0.0, 0.01, -0.01]), room=0.04)), design)
     assert room.need and none.need is None
-    assert none.needs[0].why == "the other side leaves only 4 points to gain"
+    assert (
+        none.needs[0].why
+        == "none can decide: the other side leaves 4 points to gain, fewer than the effect to look for"
+    )
 
 
 def test_what_is_too_dear_says_so_with_the_number() -> None:

@@ -257,6 +257,20 @@ def test_an_error_that_recover_can_fix_names_recover(
     assert says in line
 
 
+def test_of_a_stack_trace_the_error_alone_is_printed(engine: Callable[..., Engine]) -> None:
+    run = engine()
+    frames = '  File "persistence.py", line 9, in lock\n    with open(lockfile, "w") as lock:\n         ^^^^^^^^^^^\n'
+    raised = "FileNotFoundError: [Errno 2] No such file or directory: '/x/.snakemake/locks/0.input.lock'"
+    run.log(
+        f"Traceback (most recent call last):\n{frames}{raised}",
+        logging.ERROR,
+        event=LogEvent.ERROR,
+        exception="x",
+    )
+    (line,) = run.lines
+    assert line.startswith(f"snakemake: {raised} Another Snakemake was ending here") and "^" not in line
+
+
 def test_parameters_that_are_no_yaml_are_named_by_file_and_line(
     engine: Callable[..., Engine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

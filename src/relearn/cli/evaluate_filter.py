@@ -150,14 +150,14 @@ def load_results(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     from relearn.data.arrays import load_prepared
     from relearn.studies import parameters
 
+    known = setups.load()
+    if args.setup and args.setup not in known:
+        raise ValueError(f"--setup: found {args.setup}, allowed: {', '.join(known)}")
     values = parameters.load("params.yaml", scale=args.scale)
     results = args.results or Path("results") / values["scale"]
     found = sorted((results / "runs/poisoning/prepare_images").rglob("data.safetensors"))
     if not found:
         raise FileNotFoundError(f"{results}: found no prepared images; make them: {command(values['scale'])}")
-    known = setups.load()
-    if args.setup and args.setup not in known:
-        raise ValueError(f"--setup: found {args.setup}, allowed: {', '.join(known)}")
     data = load_prepared(found[0])
     if args.setup and (faults := known[args.setup].faults(data)):
         raise ValueError(f"{found[0]}: {faults[0][:200]}")

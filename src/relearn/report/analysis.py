@@ -19,6 +19,7 @@ CAUSES = {
     "paper": "the text of the paper",
     "method": "the method itself",
     "rate": "the learning rates that the search has chosen",
+    "start": "the initialisation of the weights",
     "open": "unknown",
     "none": "",  # of a reproduced claim
 }
@@ -64,17 +65,18 @@ class Explained:
         return self.analysis is not None and self.analysis.verdict != self.claim.verdict
 
 
-def load(folders: Mapping[str, Path]) -> dict[tuple[str, str], Analysis]:
-    """All texts of every study's ``analysis.yaml`` by (claim, scale).
+def load(folders: Mapping[str, Path]) -> dict[tuple[str, str, str], Analysis]:
+    """All texts of every study's ``analysis.yaml`` by (study, claim, scale): two studies may have a claim of the same name.
 
     Raises:
         ValueError: naming file, claim and scale, for a missing or unknown key or an unknown cause.
     """
-    found: dict[tuple[str, str], Analysis] = {}
-    for path in (folder / "analysis.yaml" for folder in folders.values()):
-        if path.is_file():
-            found |= _texts(path)
-    return found
+    return {
+        (study, *of): text
+        for study, folder in folders.items()
+        if (folder / "analysis.yaml").is_file()
+        for of, text in _texts(folder / "analysis.yaml").items()
+    }
 
 
 def _texts(path: Path) -> dict[tuple[str, str], Analysis]:
@@ -94,13 +96,14 @@ def _texts(path: Path) -> dict[tuple[str, str], Analysis]:
 
 
 def explain(
-    claims: Sequence[Claim], texts: Mapping[tuple[str, str], Analysis], scale: str
+    claims: Sequence[Claim], texts: Mapping[tuple[str, str, str], Analysis], scale: str
 ) -> list[Explained]:
     """All claims that were judged and not reproduced, and reproduced ones with a text, in the given order."""
     return [
-        Explained(claim, texts.get((claim.id, scale)))
+        Explained(claim, text)
         for claim in claims
-        if claim.parts and (claim.verdict != "reproduced" or (claim.id, scale) in texts)
+        for text in [texts.get((claim.section, claim.id, scale))]
+        if claim.parts and (claim.verdict != "reproduced" or text)
     ]
 
 

@@ -262,9 +262,10 @@ def expand_rows(artefact: Artefact, runs: Iterable[Any]) -> Artefact:
     """
     whole = list(runs)
     mine = [run for run in whole if any(run.matches(where) for where in artefact.where)]
-    machines = sorted({run.machine for run in mine})
+    timed = {column.quantity.partition(".")[0] for column in artefact.columns if column.unit in COSTS}
+    machines = sorted({run.machine for run in mine if artefact.kind != "table" or run.step in timed})
     if MACHINES in artefact.caption:
-        caption = artefact.caption.replace(MACHINES, ", ".join(machines) or "none yet")
+        caption = artefact.caption.replace(MACHINES, ", ".join(machines) or "not measured at this scale")
         artefact = replace(artefact, caption=caption)
     elif artefact.kind == "table" and machines and any(column.unit in COSTS for column in artefact.columns):
         several = " Costs on different machines do not compare." if len(machines) > 1 else ""

@@ -46,8 +46,8 @@ def effect(part: Comparison | Exact | None) -> str:
         return _with_interval(ends, "g", 1, shown_in(part), part)
     if not part.difference:
         return _with_interval(ends, ".1f", 100, shown_in(part), part)
-    # a margin of one point needs the second decimal
-    form = "+.2f" if isinstance(part.claimed, Within) else "+.1f"
+    # a margin of one point needs the second decimal, as does an interval narrower than the first one
+    form = "+.2f" if isinstance(part.claimed, Within) or 0 < ends.high - ends.low < 0.001 else "+.1f"
     return _with_interval(ends, form, 100, shown_in(part), part)
 
 

@@ -34,6 +34,8 @@ FORMS: dict[str, tuple[float, int | None]] = {
     "none": (1.0, 4),
     "correlation": (1.0, 3),
 }
+COUNTED = ("count", "millions", "giga", "tokens")
+"""Units of sizes, which all seeds share: a spread of 0 is left out."""
 HEADS = {"fraction": "%", "bytes": "MiB", "seconds": "s", "nats": "nats"}
 HEADS |= {"millions": "M", "giga": "G", "megabytes": "MB"}
 HEADS |= {"nats_per_character": "nats", "bits_per_character": "bits", "nats_fine": "nats"}
@@ -148,7 +150,8 @@ def text(cell: Cell) -> str:
     if cell.status != "measured":
         return cell.row.absent if cell.status == "absent" else LACKING[cell.status]
     unit = cell.column.unit
-    spread = "" if cell.spread is None else f" ± {number(cell.spread, unit, beside=cell.mean)}"
+    exact = cell.spread is None or (not cell.spread and unit in COUNTED)
+    spread = "" if exact else f" ± {number(cell.spread, unit, beside=cell.mean)}"
     ends = ((cell.diverged, "diverged"), (cell.stalled, "not converged"))
     lost = "".join(f" [{count} {word}]" for count, word in ends if count)
     best = f" [{cell.best}]" if cell.best else ""

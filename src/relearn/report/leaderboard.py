@@ -153,7 +153,7 @@ def _over(trials: Sequence[Trial]) -> str:
 
 
 def _protocol(board: Board, run: Run) -> str:
-    """The settings that the board shows; a key that the run lacks is left out."""
+    """The settings that the board shows, and the precision; a key that the run lacks is left out."""
     found = []
     for path in board.protocol:
         value: Any = run.settings
@@ -161,7 +161,7 @@ def _protocol(board: Board, run: Run) -> str:
             value = value.get(name) if isinstance(value, Mapping) else None
         if value is not None:
             found.append(f"{path.rpartition('.')[2].replace('_', ' ')} {value}")
-    return ", ".join(found)
+    return ", ".join([*found, str(run.record["machine"]["precision"])])
 
 
 def markdown(boards: Sequence[tuple[Board, Sequence[Row]]]) -> str:
@@ -172,6 +172,8 @@ def markdown(boards: Sequence[tuple[Board, Sequence[Row]]]) -> str:
         "Made from the published runs by `relearn scoreboard`; leaderboard.csv has the same rows with their runs. A row has a rank",
         "if its protocol is complete (a number for each victim, seed and target of its cell) and has a 95% interval, which one seed",
         "does not give. Ranks order the estimates. Rows whose intervals overlap may still differ: the claims compare rows pair by pair.",
+        "They also leave out models below the [required quality](../../docs/verdicts.md#required-quality), which have a rank here.",
+        "A share that is net of its control may be below 0.",
         "CPU hours include all runs that the row depends on. [How to add a method](../../docs/extending.md).",
     ]
     for board, own in boards:

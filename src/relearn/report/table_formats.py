@@ -44,10 +44,21 @@ def title(column: Column) -> str:
 
 
 def header_and_rows(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows as text: each measured column, followed by its published values; see relearn.report.blank."""
+    """Header and rows as text: each measured column, followed by its published values and its deviation from them.
+
+    Left out are what :mod:`relearn.report.blank` names, and a column without any deviation.
+    """
     artefact, _ = blank.without_empty(artefact, cells)
-    if artefact.grid:
-        return grid.header_and_rows(artefact, cells)
+    header, lines = (grid.header_and_rows if artefact.grid else _of_members)(artefact, cells)
+    kept = [
+        at
+        for at, name in enumerate(header)
+        if name != "Deviation" or any(line[at] != grid.NO_NUMBER for line in lines)
+    ]
+    return [header[at] for at in kept], [[line[at] for at in kept] for line in lines]
+
+
+def _of_members(artefact: Artefact, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     labels = [label for label in LABELS if label == "paper" or label in artefact.published]
     header = [artefact.head]
     beside = {column for column in artefact.columns if column.published_metric and not artefact.addition}

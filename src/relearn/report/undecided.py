@@ -282,7 +282,11 @@ def _number(
     if axis is None:
         return None, "neither the claim nor its design states an effect to look for", _never
     if part.room is not None and measure and measure.claimed is not None and measure.claimed > part.room:
-        return None, f"the other side leaves only {100 * part.room:.3g} points to gain", _never
+        return (
+            None,
+            f"none can decide: the other side leaves {100 * part.room:.3g} points to gain, fewer than the effect to look for",
+            _never,
+        )
     side = part.claimed
     if units.statistic == "share" and not isinstance(side, Within):
         return _share(side.threshold, units, measure)

@@ -13,6 +13,10 @@ def test_increases_at_equal_loss() -> None:
 
     rows = pandas.read_parquet(ROOT / "results/published/small/rows.parquet")
     rows = rows[rows["file"].eq("increases.csv") & rows["increase_nats"].notna()]
+    means = {
+        pair: f"{value:.3f}"
+        for pair, value in rows.groupby(["reference", "model"])["increase_nats"].mean().items()
+    }
     analyses = yaml_file.read(ROOT / "src/relearn/studies/freelb/reported/analysis.yaml")
     text = " ".join(analyses["smallest_max_increase"]["small"]["text"].split())
     pairs, smaller, pooled, typical = {}, set(), {}, set()
@@ -33,6 +37,11 @@ def test_increases_at_equal_loss() -> None:
     assert "Its mean is smaller, by 0.18 and 0.02 nats" in text and "five for a typical seed" in text
     assert (f"{-pooled['freelb']:.2f}", f"{-pooled['pgd']:.2f}") == ("0.18", "0.02") and typical == {5.0}
     assert "40% have a loss below 0.03 nats" in text
+    assert (
+        f"{means['freelb', 'freelb']} nats for FreeLB against {means['freelb', 'pgd']} for PGD at FreeLB's radii"
+        in text
+    )
+    assert f"{means['pgd', 'freelb']} against {means['pgd', 'pgd']} at PGD's" in text
 
 
 def test_the_dev_set_speaks_against_the_number_of_updates() -> None:
@@ -58,6 +67,8 @@ def test_the_dev_set_speaks_against_the_number_of_updates() -> None:
     tried = runs["folder"].str.extract(r"/tuning/roberta/sst2/vanilla/rate([0-9.]+)/")[0]
     at = 100 * runs.groupby(tried)["metrics.held_out_score_frac"].mean()
     assert f"a rate twice as high gains {at['0.001'] - at['0.0005']:.1f}" in text
+    dev = 100 * runs.groupby(tried)["metrics.score_frac"].mean()
+    assert f"it loses {dev['0.0005'] - dev['0.001']:.1f}" in text
     control = scores["freelb"] - scores["freelb_fresh_as_freelb"]
     masks = medians["freelb"] - medians["freelb_fresh_as_freelb"]
     text = " ".join(analyses["mask_reuse"]["small"]["text"].split())

@@ -229,9 +229,13 @@ def test_other_sizes_and_trained_weights_are_additional_notes(tmp_path):
     inverted(tmp_path, 0.0, 1.0)
     pretend.invert(tmp_path, "fig6", "dp", {0.5: [1e-9], 0.7: [1.0]}, length=16, dim=16)
     pretend.invert(tmp_path, "fig3", "dp", {c: [0.0] for c in pretend.CS}, weights="trained")
+    pretend.invert(tmp_path, "fig5", "dp", {0.5: [2.0], 0.9: [1e-6]}, weights="trained")
     claim = judged(evidence_of(tmp_path), "invertible")
     assert claim.verdict == "reproduced"
-    assert "1 of 2 hold, errors 1e-09 to 1" in part(claim, "dot product").notes[-1]
+    sizes, trained = part(claim, "dot product").notes[-2:]
+    assert "1 of 2 hold, errors 1e-09 to 1" in sizes and trained.endswith(
+        "(figure 5): c = 0.5: 2, c = 0.9: 1e-06"
+    )
 
 
 def test_errors_for_other_ranges_of_the_inputs_stand_beside_and_do_not_decide(tmp_path):

@@ -152,7 +152,7 @@ def test_the_caption_names_the_machine_of_the_speed(whole, tmp_path):
         runs = own(name, whole).runs
         (machine,) = {run.machine for run in runs if run.step == "throughput"}
         assert f"{machine}." in artefacts.expand_rows(TABLES[name], runs).caption
-        assert artefacts.expand_rows(TABLES[name], []).caption.endswith(": none yet.")
+        assert artefacts.expand_rows(TABLES[name], []).caption.endswith(": not measured at this scale.")
 
 
 def test_steps_of_vision_are_quantities():

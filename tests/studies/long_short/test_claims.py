@@ -210,6 +210,17 @@ def test_loss_with_dual_norm(tmp_path, without, word):
     assert (claim.verdict, claim.provisional) == (word, False)
 
 
+@pytest.mark.parametrize(
+    ("bigrams", "word"), [(1.13, "reproduced"), (1.12, "underpowered"), (1.01, "underpowered")]
+)
+def test_a_character_model_must_be_better_than_bigrams(tmp_path, bigrams, word):
+    characters(tmp_path)  # 1.02 and 1.12 on the test part
+    pretend.write_run(tmp_path, "prepare_char_stream", {"dataset": "enwik8"}, {"bigram_bpc": bigrams}, {})
+    claim = judged(tmp_path, "dual_norm_helps")
+    assert claim.verdict == word
+    assert word == "reproduced" or "no_dual_norm on enwik8 at 1.12 bits, needs less than" in claim.reasons[-1]
+
+
 def test_a_model_that_diverged_knows_nothing_of_a_byte(tmp_path):
     characters(tmp_path, without=None)
     assert judged(tmp_path, "dual_norm_helps").main.interval.estimate == pytest.approx(1.0 - 8.0)

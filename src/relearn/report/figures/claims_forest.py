@@ -128,6 +128,15 @@ def draw(plotted: Sequence[Mapping[str, Any]]) -> Any:
         ):
             above = axes.get_xaxis_transform()
             axes.text(x, 1.005, words_there, transform=above, ha=side, va="bottom")
+        axes.text(
+            1.03,
+            1.005,
+            "effect [95% interval]",
+            transform=axes.transAxes,
+            va="bottom",
+            fontsize=style.SMALL,
+            color=style.MUTED,
+        )
         entries = [_entry(word, plotted) for word in words.MEANINGS if _count(word, plotted)]
         figure.legend(handles=entries, loc="outside lower center", frameon=False, fontsize=style.SMALL)
     return figure

@@ -145,7 +145,7 @@ def size_of(runs: Sequence[Run], full: str = "") -> str:
     statements = [f"networks at {' and '.join(shares)} of the named networks"] if shares else []
     if channels := _values(made, CHANNELS):
         statements.append(
-            f"networks of the named kinds, with {_range(channels)} channels in their first stage"
+            f"narrower versions of the named networks: {_range(channels)} channels in the first stage (without stages: in all blocks)"
         )
     return "; ".join(statements) or (full if any(known.values()) else "")
 

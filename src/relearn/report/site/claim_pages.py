@@ -43,7 +43,7 @@ def _scale(site: Site, row: Row, scale: str, one: Mapping[str, Any]) -> Iterator
     )
     if lines := _remarks(one):
         yield "\n".join(f"- {line}" for line in lines)
-    text = site.analyses.get((row.claim, scale))
+    text = site.analyses.get((row.study, row.claim, scale))
     if text:
         stale = (
             f" *(written for the verdict {verdict_words.label(text.verdict)})*"

@@ -24,7 +24,7 @@ class Site:
         folders: maps a study to its folder.
         drawn_by: maps a study to its renderers, name to module.
         errata: maps a study to its entries by id.
-        analyses: by claim and scale, why the claim was not reproduced, or how far it was.
+        analyses: by study, claim and scale, why the claim was not reproduced, or how far it was.
         guides: maps files of the repository (docs/ and others) to pages of the site.
     """
 
@@ -36,7 +36,7 @@ class Site:
     rows: Sequence[Row]
     scales: Sequence[Published]
     errata: Mapping[str, Mapping[str, Any]]
-    analyses: Mapping[tuple[str, str], Analysis]
+    analyses: Mapping[tuple[str, str, str], Analysis]
     guides: Mapping[Path, str]
 
     def of(self, study: str) -> list[Row]:

@@ -8,7 +8,7 @@ EMPTINESS = {
     "n/a": "the quantity does not exist for this row",
     "-": "the publication prints no number here, or there is nothing to compare it with",
     "no such attack": "a share of the successful attacks, but no attack succeeded",
-    "no value": "the runs exist, but have no finite number",
+    "no value": "the runs exist, but did not measure this or have no finite number",
     "diverged": "the training ended without a finite loss",
 }
 NUMBERS = (

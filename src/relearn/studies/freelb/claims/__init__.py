@@ -207,6 +207,9 @@ def _apart(
     return finding(parts or {words: None})
 
 
+UNEQUAL = "no comparison at equal clean loss: a sample with a smaller loss has less to increase"
+
+
 def smallest_max_increase(evidence: Evidence) -> Finding:
     """FreeLB's maximal loss increase (median over samples, then over seeds) is smaller than those of PGD and of vanilla training.
 
@@ -246,7 +249,7 @@ def smallest_max_increase(evidence: Evidence) -> Finding:
                     decides=task in judged,
                     notes=notes,
                 )
-    return finding(parts or {"the maximal increase of the loss": None})
+    return finding(parts or {"the maximal increase of the loss": None}, missing=[UNEQUAL])
 
 
 def _learned_by_all(evidence: Evidence, task: str) -> bool:

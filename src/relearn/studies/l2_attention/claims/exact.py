@@ -151,9 +151,10 @@ def _whole_figure(runs: Sequence[Run]) -> bool:
 def invertible(evidence: Evidence) -> Finding:
     """In figure 3, at every stated c, inverting x + c f(x) has an error below 1e-4 for tied L2 and above 1e-1 for dot products.
 
-    The error is the largest over the inputs after the last iteration; a non-finite error counts as infinite. Two results are
-    noted but do not decide: figure 6, because its sizes and its c cannot be read from the paper, and the errors for inputs
-    of other ranges. The dot-product part of the claim depends on the range of the inputs, which the paper does not state.
+    The error is the largest over the inputs after the last iteration; a non-finite error counts as infinite. Three results are
+    noted but do not decide: figure 5, whose weights are those of a trained model, figure 6, because its sizes and its c cannot
+    be read from the paper, and the errors for inputs of other ranges. The dot-product part of the claim depends on the range of
+    the inputs, which the paper does not state.
     """
     parts, missing = [], []
     for attention, title, least in (
@@ -167,15 +168,19 @@ def invertible(evidence: Evidence) -> Finding:
             continue
         held = [error < INVERTED if least else error > LOST for _, error in errors]
         notes = [f"c = {c:g}: {shown(error)}" for c, error in errors]
-        notes += _other_ranges(runs) + _other_sizes(evidence, attention, least)
+        notes += [
+            *_other_ranges(runs),
+            *_other_sizes(evidence, attention, least),
+            *_trained(evidence, attention),
+        ]
         size = {"length": 64, "dim": 64, "heads": 8, "batch": 128}
         whole = all(_sized(run, size) for run in runs) and {c for c, _ in errors} == set(CS)
         parts.append(Exact(title, len(held), len(held) - sum(held), whole, folders(runs), tuple(notes)))
     return Finding(parts, missing)
 
 
-def _inversions(evidence: Evidence, suite: str, attention: str) -> list[Run]:
-    where = {"step": "invert_residual", "suite": suite, "attention": attention, "weights": "random"}
+def _inversions(evidence: Evidence, suite: str, attention: str, weights: str = "random") -> list[Run]:
+    where = {"step": "invert_residual", "suite": suite, "attention": attention, "weights": weights}
     return having(select(evidence.runs, where), "errors.csv")
 
 
@@ -206,6 +211,17 @@ def _other_sizes(evidence: Evidence, attention: str, least: bool) -> list[str]:
         return []
     held = sum(error < INVERTED if least else error > LOST for error in errors)
     return [f"in addition, other N and D (figure 6): {held} of {len(errors)} hold, errors {span(errors)}"]
+
+
+def _trained(evidence: Evidence, attention: str) -> list[str]:
+    """The errors with the weights of a trained one-layer model, by c."""
+    runs = _inversions(evidence, "fig5", attention, "trained")
+    errors = [f"c = {c:g}: {shown(error)}" for run in runs for c, error in _last_errors(run).items()]
+    return (
+        [f"in addition, weights of a trained one-layer model (figure 5): {', '.join(errors)}"]
+        if errors
+        else []
+    )
 
 
 def untied_not_lipschitz(evidence: Evidence) -> Finding:

@@ -7,7 +7,6 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact
 from relearn.report.classified import accuracy, guess, trainings
-from relearn.report.figures.over_seeds import spread
 from relearn.report.figures.panels import empty
 from relearn.report.figures.style import (
     MUTED,
@@ -19,13 +18,14 @@ from relearn.report.figures.style import (
     sequential,
 )
 from relearn.report.quantities import Evidence
+from relearn.report.statistics import student_mean
 from relearn.report.views.names import plural
 
 FIELDS = (
     *("panel", "series", "depth", "value", "low", "high", "seeds", "diverged", "not_converged", "chance"),
     "runs",
 )
-BARS = "lines: lowest to highest seed"
+BARS = "lines: 95% interval of the mean over seeds"
 MARKERS = "osD^v"
 LINE = 0.23  # inches per scheme
 APART = 0.22  # distance between two depths of a scheme, relative to that between two schemes
@@ -37,7 +37,7 @@ LOST: dict[str, dict[str, Any]] = {
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per panel, scheme and depth: the mean over seeds, their range, and the numbers of diverged and not converged trainings.
+    """One row per panel, scheme and depth: the mean over seeds, its 95% interval, and the numbers of diverged and not converged trainings.
 
     A training without a final accuracy counts with its accuracy before divergence, or with that of chance.
     """
@@ -55,7 +55,17 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
                 lost = [sum(run.outcome == word for run in runs) for word in ("diverged", "not_converged")]
                 folders = " ".join(run.folder for run in runs)
                 if values:
-                    numbers = (int(depth), *spread(values), *lost, level, folders)
+                    mean = student_mean(values)
+                    numbers = (
+                        int(depth),
+                        mean.estimate,
+                        mean.low,
+                        mean.high,
+                        len(values),
+                        *lost,
+                        level,
+                        folders,
+                    )
                     found.append(dict(zip(FIELDS, (column.id, row.id, *numbers))))
     return found
 

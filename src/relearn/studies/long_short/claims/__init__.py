@@ -7,8 +7,9 @@ uses for all tasks, so that no setting is selected by its result. The best setti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 from relearn.data.lra import TASKS as ALL_TASKS
@@ -302,6 +303,7 @@ PREDICATES: dict[str, Callable[[Evidence], Finding]] = {
 def power(comparison: Comparison, evidence: Evidence) -> list[str]:
     """Reasons why a comparison is underpowered: too few seeds, or a seed at which no compared run beats chance.
 
+    A character model must have a lower test loss than the bigrams of its text, which it can learn without attention.
     For drops in accuracy both runs must beat chance, because an accuracy at chance cannot drop. On the Long Range Arena this is
     judged by the test accuracy (:func:`learned`). For patch similarity, windows must be smaller than the grid: otherwise long-short
     attention cannot keep patches more diverse.
@@ -319,6 +321,8 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
             reasons += classified.lacks(comparison, evidence, found)
         if group[0].startswith("train_lra/") and not any(classified.CHANCE in one for one in reasons):
             reasons += _idle(evidence, group)
+        if group[0].startswith("train_long_char_lm/"):
+            reasons += _above_bigrams(evidence, found)
     if comparison.unit == "cosine":
         reasons += _covered(evidence, [where["network"] for where in variants.values()])
     return list(dict.fromkeys(reasons))
@@ -331,6 +335,24 @@ def _idle(evidence: Evidence, names: Sequence[str]) -> list[str]:
         return []
     described = " and ".join(_trainings(name)[0] for name in names)
     return [f"test accuracy of {described} within two standard errors of chance"]
+
+
+def _above_bigrams(evidence: Evidence, models: Mapping[str, Where]) -> list[str]:
+    """One reason for each character model whose mean test loss is not below that of the bigrams of its text, where that is recorded."""
+    reasons = []
+    for name, where in models.items():
+        texts = select(evidence.runs, {"step": "prepare_char_stream", "dataset": where["dataset"]})
+        floors = [run.metrics["bigram_bpc"] for run in texts if run.metrics.get("bigram_bpc")]
+        bits = [
+            run.metrics["test_bpc"] or UNIFORM
+            for run in select(evidence.runs, where)
+            if "test_bpc" in run.metrics
+        ]
+        if floors and bits and (mean := fmean(bits)) >= min(floors):
+            reasons.append(
+                f"{name} at {mean:.2f} bits, needs less than {min(floors):.2f}, those of the text's bigrams"
+            )
+    return reasons
 
 
 def _covered(evidence: Evidence, networks: Sequence[Any]) -> list[str]:

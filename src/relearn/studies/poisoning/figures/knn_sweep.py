@@ -108,7 +108,7 @@ def _panel(axes: Any, points: list[dict[str, Any]], along: str) -> None:
             _curves(axes, own, series, "-" if solid else DASHED)
     for replicated in (1, 0):
         code = [p for p in points if p["source"] == "published code" and p["replicated"] == replicated]
-        axes.plot(*_xy(code), zorder=3, **(CODE if along == "k" or replicated else PLAIN_CODE))
+        axes.plot(*_xy(code), zorder=5, **(CODE if along == "k" or replicated else PLAIN_CODE))
     axes.margins(y=0.08)
 
 
