@@ -172,7 +172,10 @@ def lacking(missing: Iterable[str]) -> list[str]:
     ]
     parts = _by_name(item.rpartition(": ")[::2] for item in items if not item.startswith(NO_RUNS))
     found += [": ".join(filter(None, (_named(names), why))) for why, names in parts.items()]
-    return [f"{'limited' if item.endswith(LOCAL) else 'missing'}: {item}" for item in found]
+    return [
+        f"limited: {item.removesuffix(f'; {LOCAL}')}" if item.endswith(LOCAL) else f"missing: {item}"
+        for item in found
+    ]
 
 
 def _by_name(pairs: Iterable[tuple[str, ...]]) -> dict[str, list[str]]:

@@ -29,9 +29,7 @@ def headline(one: Undecided) -> str:
         if one.cpu_s is None:
             # the page lists what is missing above
             if one.blocked and all(line.endswith(LOCAL) for line in one.blocked):
-                return (
-                    "more victims, that is, networks trained anew: the verdict holds for these victims only"
-                )
+                return "more victims, that is, networks trained anew"
             count = len(one.blocked)
             gone = f"{count} parts of the claim are missing" if count > 1 else "".join(one.blocked)
             return "; ".join(part for part in (gone, one.planned) if part) + _place_note(one)
