@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from relearn.cli import targets
 from relearn.cli.planned_runs import planned_settings
+from relearn.report import claims_file
 from relearn.report.published_set import csv_files
 from relearn.report.runs import load as load_runs
 from relearn.studies import STUDIES, parameters
@@ -32,9 +32,9 @@ def files() -> dict[str, bytes]:
 def published_runs(target: targets.Target, files: dict[str, bytes]) -> set[str]:
     """The runs that the published files of mini name for it."""
     if target.kind == "claims":
-        claims = json.loads((PUBLISHED / "claims.json").read_text())["claims"]
+        claims = claims_file.read(PUBLISHED / "claims.json")["claims"]
         (claim,) = (c for c in claims if (c["section"], c["id"]) == (*target.studies, target.id))
-        found = {run for part in claim.get("parts", ()) for run in part.get("runs", ())}
+        found = set(claim["runs"])
     else:
         text = io.StringIO(files.get(f"{target.id}.csv", b"").decode(), newline="")
         rows: list[dict[str, Any]] = list(csv.DictReader(text))

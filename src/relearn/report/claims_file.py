@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +29,12 @@ KINDS: dict[str, tuple[type, ...]] = {
     "n": MAPPING,
     "cost": (dict, type(None)),
     "provisional": (bool,),
+    "runs": (list,),
 }
 
 
 def read(path: Path, remedy: str = "allowed: as `relearn render` writes it") -> dict[str, Any]:
-    """Scale and claims.
+    """Scale and claims, each with the sorted list of its runs.
 
     Args:
         remedy: ends the line of an error.
@@ -48,7 +52,20 @@ def read(path: Path, remedy: str = "allowed: as `relearn render` writes it") -> 
         fault = "nested too deeply"
     if fault:
         raise RecordError(f"{path}: {fault}; {remedy}") from None
+    for claim in content["claims"]:
+        if "runs" in claim:
+            claim["runs"] = unfolded(claim["runs"])
     return dict(content)
+
+
+def unfolded(runs: Iterable[str]) -> list[str]:
+    """The folders of runs that are written like ``a/{x,y}/seed{0,1}``, sorted; the inverse of `claims_formats.folded`."""
+    found = []
+    for run in runs:
+        pieces = re.split(r"\{([^{}]*)\}", run)  # every second one stood in braces
+        choices = [piece.split(",") if at % 2 else [piece] for at, piece in enumerate(pieces)]
+        found += ["".join(chosen) for chosen in itertools.product(*choices)]
+    return sorted(found)
 
 
 def _fault(content: Any) -> str:
@@ -71,6 +88,8 @@ def _of_claim(one: Any) -> str:
     for key, kind in KINDS.items():
         if (key in one or key in REQUIRED) and (fault := _wrong(one, key, kind)):
             return fault
+    if odd := [run for run in one.get("runs", ()) if not isinstance(run, str)]:
+        return f"runs has {_shown(odd[0])}, allowed: text"
     if one["verdict"] not in MEANINGS:
         return f"verdict is {_shown(one['verdict'])}, allowed: {', '.join(MEANINGS)}"
     cost, count, effect = one.get("cost") or {}, one.get("n", {}), one.get("effect")

@@ -307,7 +307,7 @@ def as_json(claims: Sequence[Claim], scale: str) -> str:
 
 
 def _to_dict(claim: Claim) -> dict[str, Any]:
-    """The claim as plain values; the runs of a part are positions in the claim's own list."""
+    """The claim as plain values; the runs of a part are positions in the claim's own list, sorted and unfolded."""
     at = {run: place for place, run in enumerate(claim.runs)}
     main = _part(claim.main) if claim.main else {}
     named = {name: getattr(claim, name) for name in ("section", "id", "kind", "source", "says", "predicate")}
@@ -324,7 +324,7 @@ def _to_dict(claim: Claim) -> dict[str, Any]:
         "parts": [{**_part(part), "runs": [at[run] for run in part.runs]} for part in claim.parts],
         "reasons": list(claim.reasons),
         "missing": list(claim.missing),
-        "runs": claim.runs,
+        "runs": folded(claim.runs),
     }
 
 

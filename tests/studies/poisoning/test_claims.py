@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from relearn.report import claims, claims_formats
+from relearn.report.claims_file import unfolded
 from relearn.report.comparisons import Finding
 from relearn.report.quantities import Trial
 from relearn.studies.poisoning.claims import PREDICATES, knn
@@ -409,10 +410,12 @@ def test_markdown_and_json_say_the_same(evidence):
     assert (best["verdict"], best["effect"], best["n"]["pairs"]) == ("reproduced", 0.25, 80)
     assert best["low"] < best["effect"] < best["high"]
     assert "+25.0 [" in text and "points" in text
-    for run in best["runs"]:
+    for run in unfolded(best["runs"]):
         assert not run.startswith("/") and f"[{run}]({run}/record.json)" in text
     for entry, claim in zip(data["claims"], found):
-        parts = [[entry["runs"][place] for place in part["runs"]] for part in entry["parts"]]
+        runs = unfolded(entry["runs"])
+        assert runs == claim.runs
+        parts = [[runs[place] for place in part["runs"]] for part in entry["parts"]]
         assert parts == [list(part.runs) for part in claim.parts]
 
 
