@@ -20,6 +20,7 @@ CAUSES = {
     "method": "the method itself",
     "rate": "the learning rates that the search has chosen",
     "start": "the initialisation of the weights",
+    "setting": "a published setting that does not suit networks of this size",
     "open": "unknown",
     "none": "",  # of a reproduced claim
 }
