@@ -153,11 +153,11 @@ def test_checks_are_not_counted_and_words_are_explained(results: Path) -> None:
         and "| reproduced | 0 | 1 | the whole" in short
     )
     assert short.endswith(
-        "\n\nReproduced without a trained network (exact): 0 (mini), 0 (small). Provisional, of all verdicts: 1 (mini), 0 (small).\n"
+        "\n\nExact (no trained network) among the reproduced: 0 (mini), 0 (small). Provisional, of all: 1 (mini), 0 (small).\n"
     )
     (counted,) = (row for row in board if row.kind == "exact")
     held = replace(counted, cells={"mini": replace(counted.cells["mini"], verdict="reproduced")})
-    assert "Reproduced without a trained network (exact): 1 (mini). " in scoreboard.short([held])
+    assert "Exact (no trained network) among the reproduced: 1 (mini). " in scoreboard.short([held])
 
 
 def test_the_verb_writes_both_files_and_the_block_of_a_page(

@@ -280,7 +280,7 @@ def _of_which(board: Sequence[Row], there: Sequence[str]) -> str:
         sure = sum(kind == "exact" and cell.verdict == "reproduced" for kind, cell in cells)
         exact.append(f"{sure} ({scale})")
         provisional.append(f"{sum(cell.provisional for _, cell in cells)} ({scale})")
-    return f"Reproduced without a trained network (exact): {', '.join(exact)}. Provisional, of all verdicts: {', '.join(provisional)}."
+    return f"Exact (no trained network) among the reproduced: {', '.join(exact)}. Provisional, of all: {', '.join(provisional)}."
 
 
 def named(board: Sequence[Row], scale: str) -> str:
