@@ -342,13 +342,13 @@ def _above_bigrams(evidence: Evidence, models: Mapping[str, Where]) -> list[str]
     reasons = []
     for name, where in models.items():
         texts = select(evidence.runs, {"step": "prepare_char_stream", "dataset": where["dataset"]})
-        floors = [run.metrics["bigram_bpc"] for run in texts if run.metrics.get("bigram_bpc")]
-        bits = [
+        floors = [bits for run in texts if (bits := run.metrics.get("bigram_bpc"))]
+        found = [
             run.metrics["test_bpc"] or UNIFORM
             for run in select(evidence.runs, where)
             if "test_bpc" in run.metrics
         ]
-        if floors and bits and (mean := fmean(bits)) >= min(floors):
+        if floors and found and (mean := fmean(found)) >= min(floors):
             reasons.append(
                 f"{name} at {mean:.2f} bits, needs less than {min(floors):.2f}, those of the text's bigrams"
             )
