@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,16 +57,10 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
                 folders = " ".join(run.folder for run in runs)
                 if values:
                     mean = student_mean(values)
-                    numbers = (
-                        int(depth),
-                        mean.estimate,
-                        mean.low,
-                        mean.high,
-                        len(values),
-                        *lost,
-                        level,
-                        folders,
-                    )
+                    ends = (
+                        (mean.low, mean.high) if math.isfinite(mean.high) else (mean.estimate,) * 2
+                    )  # one seed
+                    numbers = (int(depth), mean.estimate, *ends, len(values), *lost, level, folders)
                     found.append(dict(zip(FIELDS, (column.id, row.id, *numbers))))
     return found
 
