@@ -240,6 +240,34 @@ def test_class_attention_starts_as_the_body_or_by_its_rule():
                 torch.testing.assert_close(gamma.float(), torch.full((12,), start))
 
 
+def test_class_attention_starts_where_it_is_told():
+    net = made(residual="layer_scale", class_token="class_attention", class_epsilon=0.3)
+    for block in net.class_blocks:
+        for gamma in (block.gamma_1, block.gamma_2):
+            torch.testing.assert_close(gamma.float(), torch.full((12,), 0.3))
+    assert net.blocks[0].join1.initial == 0.1
+
+
+@pytest.mark.parametrize("residual", ["pre_norm", "layer_scale"])
+def test_only_pooled_patches_without_the_last_norm_move_far_when_the_image_does(residual):
+    """LayerNorm is the same for x and t x, up to ε. So behind it, and in a class token that sees no more, features have a limit."""
+    start, way = torch.rand(3, 3, 8, 8).double(), torch.randn(3, 3, 8, 8).double()
+    for more, bounded in (
+        (dict(class_token="from_start"), True),
+        (dict(class_token="from_start", final_norm=False), True),
+        (dict(class_token="mean"), True),
+        (dict(class_token="mean", final_norm=False), False),
+    ):
+        net = made(residual=residual, start_std=0.3, **more)
+        with torch.no_grad():
+            near, far, farther = (
+                net.forward_head(net.forward_features(start + t * way), pre_logits=True)
+                for t in (0, 1e6, 1e7)
+            )
+        ratio = (farther - near).norm(dim=1) / (far - near).norm(dim=1)
+        torch.testing.assert_close(ratio, torch.full_like(ratio, 1.0 if bounded else 10.0), rtol=1e-3, atol=0)
+
+
 def test_drop_paths_are_uniform_or_grow():
     for kind, expected in (("uniform", [0.3] * 4), ("linear", [0, 0.1, 0.2, 0.3])):
         for residual in ("pre_norm", "layer_scale"):
@@ -306,6 +334,11 @@ def test_names_of_lrformers_say_what_they_build(timm):
     [
         (dict(depth=0), "depth: 0 (allowed: at least 1)"),
         (dict(class_layers=0), "class_layers: 0"),
+        (dict(class_epsilon=0.1), "class_epsilon: 0.1 with 'from_start' (allowed: None)"),
+        (
+            dict(class_epsilon=-1, class_token="class_attention"),
+            "class_epsilon: -1 with 'class_attention' (allowed: 0 or",
+        ),
         (dict(num_heads=5), "num_heads: 5 of embed_dim 12 (allowed: a divisor of it)"),
         (dict(num_heads=0), "num_heads: 0"),
         (dict(img_size=9), "img_size: 9 (allowed: multiples of the patch, 2; 8 and 10 fit)"),

@@ -57,7 +57,7 @@ RANGES: dict[str, Range] = {
     f"{T}.tuning.held_out": ([0.1, 0.5], [0, 0.6, 1]),
     f"{T}.tuning.epochs": COUNT,
     f"{Y}.network.maps": (["deit"], ["he", 1]),
-    f"{Y}.grid.pretrained": ([[]], [["l2_gp"], ["lrsa_gp", "lrsa_gp"], "lrsa_gp"]),
+    f"{Y}.grid.pretrained": ([[]], [["l2_gp"], ["dot_gp_mean"], ["lrsa_gp", "lrsa_gp"], "lrsa_gp"]),
     f"{Y}.grid.optimisers.depth_12_pretraining.lr": POSITIVE,
     f"{Q}.train.batch_size": ([2], [1, 2.5]),
     f"{Q}.train.clip_norm": NOT_NEGATIVE,
@@ -110,8 +110,8 @@ RANGES: dict[str, Range] = {
     f"{T}.grid.drop_paths.variants": ([["linear"]], [[], ["constant"], "linear"]),
     f"{T}.grid.class_tokens.layers": COUNT,
     f"{T}.grid.class_tokens.variants": (
-        [["from_start"], ["from_start_patch4", "from_start_longer"]],
-        [[], ["mean"], ["mean_longer"], "from_start"],
+        [["from_start"], ["from_start_patch4", "from_start_longer", "class_attention_1e-1"]],
+        [[], ["mean"], ["mean_longer"], ["from_start_1e-1"], "from_start"],
     ),
     f"{Y}.network.lrsa_alpha": POSITIVE,
     f"{Y}.network.gp.features": COUNT,
@@ -119,7 +119,7 @@ RANGES: dict[str, Range] = {
     f"{Y}.network.gp.ridge": POSITIVE,
     f"{Y}.grid.depths": ([[], [6], [6, 12]], [[7], [6, 6], 6]),
     f"{Y}.grid.optimisers.depth_6.momentum": SHARE,
-    f"{Y}.grid.variants": ([["lrsa_gp"]], [[], ["l2_gp"], "lrsa_gp"]),
+    f"{Y}.grid.variants": ([["lrsa_gp"], ["dot_gp_mean_no_norm"]], [[], ["l2_gp"], "lrsa_gp"]),
     f"{Y}.uncertainty.bins": COUNT,
     f"{Y}.uncertainty.sets": (
         [["svhn"], ["corrupted", "cifar100"]],

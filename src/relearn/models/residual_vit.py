@@ -68,7 +68,7 @@ class ResidualViT(Bounded, Intermediates):
     ===================  ==========================================================================================
     from_start           a token in addition to the patches in every block, with a position (ViT, DeiT)
     class_attention      added after the blocks, in ``class_layers`` of CaiT's layers, which change no other token; they have
-                         LayerNorm, LayerScale (initialised as in the body, or by CaiT's rule), and no drop path
+                         LayerNorm, LayerScale (initialised to ``class_epsilon``), and no drop path
     mean                 no class token: the mean of the patches
     ===================  ==========================================================================================
 
@@ -96,6 +96,8 @@ class ResidualViT(Bounded, Intermediates):
         drop_path_rate: drop probability of the last block.
         drop_path: "uniform": the same probability in all blocks (CaiT); "linear": growing from 0 in the first one (DeiT).
         class_token, class_layers: see above.
+        class_epsilon: initial LayerScale of the class-attention layers; None: as in the body, or by CaiT's rule.
+        final_norm: whether a norm follows the last block where the scheme has one, as in timm.
         global_pool: input of the last layer, as in timm: "token" (the class token), "avg" (the mean of the patches after the last
             norm, timm's ``fc_norm=False``), "" (every token). None: the class token if there is one, otherwise the mean.
         dynamic_img_size: accept images of any size that is a multiple of the patch; the position table is resampled at every call.
@@ -139,6 +141,8 @@ class ResidualViT(Bounded, Intermediates):
         drop_path: Literal["uniform", "linear"] = "uniform",
         class_token: Literal["from_start", "class_attention", "mean"] = "from_start",
         class_layers: int = 2,
+        class_epsilon: float | None = None,
+        final_norm: bool = True,
         global_pool: str | None = None,
         dynamic_img_size: bool = False,
         head: Literal["dense", "gp"] = "dense",
@@ -157,13 +161,8 @@ class ResidualViT(Bounded, Intermediates):
                 raise ValueError(f"{name}: {word!r} (allowed: {', '.join(CHOICES[name])})")
         shares = dict(drop_rate=drop_rate, drop_path_rate=drop_path_rate)
         _check(embed_dim, num_heads, mlp_ratio, shares, depth=depth, class_layers=class_layers)
-        only = {
-            "fixup": ["scheme"],
-            "t_fixup": ["scheme"],
-            "rezero": ["scheme", "deit"],
-            "skip_init": ["scheme", "deit"],
-        }
-        allowed = only.get(residual, ["scheme", "deit", "xavier"])
+        allowed = ["scheme"] if "fixup" in residual else ["scheme", "deit"]
+        allowed += ["xavier"] if residual in ("pre_norm", "post_norm", "layer_scale") else []
         if maps not in allowed:
             raise ValueError(f"maps: {maps!r} with residual {residual!r} (allowed: {', '.join(allowed)})")
         if attention_maps not in (None, "xavier", "deit"):
@@ -171,6 +170,9 @@ class ResidualViT(Bounded, Intermediates):
         for name, spread in dict(start_std=start_std, position_std=position_std).items():
             if not 0 < spread < math.inf:
                 raise ValueError(f"{name}: {spread} (allowed: a positive number)")
+        takes = "0 or a positive number" if class_token == "class_attention" else "None"
+        if class_epsilon is not None and not (takes != "None" and 0 <= class_epsilon < math.inf):
+            raise ValueError(f"class_epsilon: {class_epsilon} with {class_token!r} (allowed: {takes})")
         if lrsa_alpha is not None and attention != "lrsa":
             raise ValueError(f"lrsa_alpha: {lrsa_alpha} with attention {attention!r} (allowed: None)")
         if attention == "lrsa" and residual == "fixup":
@@ -178,11 +180,8 @@ class ResidualViT(Bounded, Intermediates):
                 "attention: 'lrsa' with residual 'fixup' (allowed: dot_product; LRSA has no shift)"
             )
         joint = Joint(residual, embed_dim, depth, epsilon=epsilon, norm=norm)
-        self.img_size, self.in_chans, self.num_classes = (
-            image_sides(img_size, patch_size),
-            in_chans,
-            num_classes,
-        )
+        self.img_size = image_sides(img_size, patch_size)
+        self.in_chans, self.num_classes = in_chans, num_classes
         self.num_features = self.head_hidden_size = self.embed_dim = embed_dim
         self.residual, self.class_token = residual, class_token
         self.head_kind, self.gp = head, _gp_settings(gp, head, embed_dim)
@@ -212,9 +211,7 @@ class ResidualViT(Bounded, Intermediates):
         self.blocks = nn.Sequential(
             *(ResidualBlock(mixing(), Mlp(embed_dim, hidden), joint, float(rate)) for rate in rates)
         )
-        last_norm = joint.norm == "before"
         if class_token == "class_attention":
-            last_norm = True
             norm_layer: Any = partial(nn.LayerNorm, eps=EPS)
             self.class_blocks = nn.ModuleList(
                 LayerScaleBlockClassAttn(
@@ -223,11 +220,12 @@ class ResidualViT(Bounded, Intermediates):
                     mlp_ratio,
                     qkv_bias=True,
                     norm_layer=norm_layer,
-                    init_values=joint.channel_start,
+                    init_values=joint.channel_start if class_epsilon is None else class_epsilon,
                 )
                 for _ in range(class_layers)
             )
-        self.norm = nn.LayerNorm(embed_dim, eps=EPS) if last_norm else nn.Identity()
+        last_norm = joint.norm == "before" or class_token == "class_attention"
+        self.norm = nn.LayerNorm(embed_dim, eps=EPS) if last_norm and final_norm else nn.Identity()
         self.shift = Shift() if residual == "fixup" else nn.Identity()
         self.head_drop = nn.Dropout(drop_rate)
         self.head = self._last_layer(num_classes)

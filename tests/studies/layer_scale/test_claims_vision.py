@@ -429,6 +429,29 @@ def test_a_longer_variant_differs_in_its_epochs_alone(step):
         assert long["epochs"] == 4 * short["epochs"] and {**long, "epochs": short["epochs"]} == short
 
 
+def test_a_control_with_a_larger_layer_scale_has_the_plain_class_token_as_its_rival(tmp_path):
+    deep(tmp_path, 24, suite="class_token", class_attention=0.5, from_start=0.6)
+    before = judged(tmp_path, "class_attention_helps")
+    deep(tmp_path, 24, suite="class_token", **{"class_attention_1e-1": 0.8})
+    claim = judged(tmp_path, "class_attention_helps")
+    assert (claim.verdict, claim.missing) == (before.verdict, before.missing)
+    name = "24 blocks: class attention - class token from the start, LayerScale from 0.1 in class attention"
+    shown = {part.name: part.interval.estimate for part in claim.parts if not part.decides}
+    assert shown == {name: pytest.approx(0.2)}
+
+
+@pytest.mark.parametrize("step", ["tune_vision", "train_vision"])
+def test_a_larger_layer_scale_of_class_attention_changes_nothing_else(step):
+    family = plan(parameters.load(ROOT / "params.yaml", "small"), "small")[step]
+    tried = {"rate": "0.004"} if step == "tune_vision" else {}
+    plain, larger = (
+        family.settings_of(**{"of" if tried else "suite": "class_token"}, **tried, variant=name, depth="24")
+        for name in ("class_attention", "class_attention_1e-1")
+    )
+    assert larger["network"].pop("class_epsilon") == 0.1 and larger == plain
+    assert plain["network"]["epsilon"] == 1e-5
+
+
 def test_class_attention_alone_is_no_comparison(tmp_path):
     deep(tmp_path, 24, suite="class_token", class_attention=0.6)
     claim = judged(tmp_path, "class_attention_helps")

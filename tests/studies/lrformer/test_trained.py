@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +10,10 @@ from matplotlib.patches import StepPatch
 from scipy import stats
 
 from relearn.report import claims, coverage, grid, table
+from relearn.studies import parameters
 from relearn.studies.lrformer.claims import PREDICATES
 from relearn.studies.lrformer.figures import entropy_distance, entropy_histograms, reliability
+from relearn.studies.lrformer.plan import plan
 
 from ...report.conftest import FOLDERS, SECTIONS, chapter, evidence_of
 from ...report.drawn import (
@@ -25,6 +28,7 @@ ARTEFACTS = chapter("lrformer")
 FIGURES = {name: one for name, one in ARTEFACTS.items() if one.kind == "figure"}
 PANELS = {"addition.lrformer_entropy": 8, "addition.lrformer_reliability": 2, "addition.lrformer_distance": 4}
 CLAIM = "gp_is_distance_aware"
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +143,33 @@ def test_too_few_seeds_and_networks_at_chance_are_underpowered(tmp_path):
     claim = judged(tmp_path / "b")
     assert claim.verdict == "underpowered"
     assert "dot_gp of 12 blocks and dot_dense of 12 blocks at chance level, seeds 0, 1, 2" in claim.reasons
+
+
+def test_the_controls_are_shown_and_do_not_decide(tmp_path):
+    falls = [0.5, 0.6, 0.5, 0.4, 0.3, 0.2]
+    both(tmp_path, pixels=falls)
+    before = judged(tmp_path)
+    for seed in range(3):
+        pretend.uncertainty(tmp_path, "dot_gp_mean", seed=seed, pixels=falls)
+        pretend.uncertainty(tmp_path, "dot_gp_mean_no_norm", seed=seed, pixels=falls[::-1])
+    claim = judged(tmp_path)
+    assert (claim.verdict, claim.missing) == (before.verdict, before.missing)
+    name = "dot products, 12 blocks, patches pooled{}: entropy on the way out in pixels"
+    bounded, free = (part(claim, name.format(more)) for more in ("", ", no last norm"))
+    assert (bounded.verdict, free.verdict) == ("contradicted", "reproduced")
+    assert not (bounded.decides or free.decides)
+
+
+@pytest.mark.parametrize("step", ["train_vision", "evaluate_uncertainty"])
+def test_a_control_differs_in_its_pooling_and_its_last_norm_alone(step):
+    family = plan(parameters.load(ROOT / "params.yaml", "small"), "small")[step]
+    plain, mean, free = (
+        family.settings_of(variant=f"dot_gp{more}", depth="6") for more in ("", "_mean", "_mean_no_norm")
+    )
+    if step == "train_vision":
+        assert free["network"].pop("final_norm") is False
+        assert {free["network"].pop("class_token"), mean["network"].pop("class_token")} == {"mean"}
+    assert plain == mean == free
 
 
 def test_without_a_dense_head_the_comparison_is_missing(tmp_path):

@@ -19,6 +19,8 @@ SUITES = "residual|drop_path|class_token"
 DECIMAL = "[0-9.e+-]+"
 LONGER = 4
 """How many times the epochs the variants `*_longer` of the class token train, in the search for their rate, too."""
+LARGER = "_1e-1"
+"""Behind the name of a variant whose class-attention layers have LayerScale from 0.1, CaiT's value for up to 18 blocks."""
 SMALLEST = 1.0e-6
 """The smallest of LayerScale's initial values; `rezero_epsilon` starts there instead of at 0."""
 
@@ -40,9 +42,12 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         elif suite == "drop_path":
             scheme, rate = {**scheme, "drop_path": variant}, drop_paths["rate"]
         elif suite == "class_token":
-            scheme["class_token"], _, pixels = variant.removesuffix("_longer").partition("_patch")
+            scheme["class_token"], _, pixels = (
+                variant.removesuffix("_longer").removesuffix(LARGER).partition("_patch")
+            )
             if scheme["class_token"] == "class_attention":
                 scheme["class_layers"] = class_tokens["layers"]
+                scheme |= {"class_epsilon": float(LARGER[1:])} if variant.endswith(LARGER) else {}
             if pixels:
                 sizes = {**sizes, "patch_size": int(pixels)}
         network = {

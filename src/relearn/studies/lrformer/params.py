@@ -103,13 +103,15 @@ class Uncertainty(Section):
     ]
 
 
-Variant = Literal["dot_dense", "dot_gp", "lrsa_dense", "lrsa_gp"]
+Published = Literal["dot_dense", "dot_gp", "lrsa_dense", "lrsa_gp"]
+Variant = Literal[Published, "dot_gp_mean", "dot_gp_mean_no_norm"]
+"""Attention and head. Controls: ``_mean`` pools the patches instead of a class token, ``_no_norm`` has no norm behind the last block."""
 
 
 class Grid(Section):
     depths: Rising0[Literal[6, 12]]
     optimisers: Optimisers
-    pretrained: Distinct0[Variant]
+    pretrained: Distinct0[Published]
     variants: Distinct[Variant]
 
 

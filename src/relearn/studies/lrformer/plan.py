@@ -12,6 +12,12 @@ from relearn.studies.family import Family, Needs
 
 STUDY = "lrformer"
 ATTENTIONS = {"dot": "dot_product", "lrsa": "lrsa"}
+POOLED: dict[str, dict[str, Any]] = {
+    "mean": {"class_token": "mean"},
+    "mean_no_norm": {"class_token": "mean", "final_norm": False},
+}
+"""What a variant's name says behind attention and head: the head reads the mean of the patches instead of the class token, and without
+LayerNorm behind the last block. Controls: without this norm alone an image far from the data can have features far from the data's."""
 PRETRAINED = "_pretrained"
 """Behind the name of a variant that starts from weights pre-trained on ImageNet."""
 DEEP = "12"
@@ -35,7 +41,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         return {"protocol": protocol, **found}
 
     def network_of(variant: str, depth: str) -> dict[str, Any]:
-        attention, head = variant.removesuffix(PRETRAINED).split("_")
+        attention, head, *pooled = variant.removesuffix(PRETRAINED).split("_", 2)
         network = {
             "name": f"lrformer_depth{depth}",
             "embed_dim": sizes["dim"],
@@ -45,6 +51,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             "attention": ATTENTIONS[attention],
             "attention_maps": sizes["maps"],
             "head": head,
+            **(POOLED[pooled[0]] if pooled else {}),
         }
         if attention == "lrsa":
             network["lrsa_alpha"] = sizes["lrsa_alpha"]

@@ -9,6 +9,9 @@ Two criteria are judged for each attention and depth that was run:
 - AUROC of the predictive entropy, which both heads have: that of the Gaussian process minus that of the dense head, paired by seed and
   by set and averaged over the sets that both have. The AUROC for each set, and that of the Gaussian process's own variance, are
   reported in addition.
+
+Two controls that pool the patches, with and without LayerNorm behind the last block, are reported in addition. Behind this norm features
+are bounded, and without class token and norm they grow with the distance in pixels.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from relearn.report.verdicts import Above
 
 STEP = "evaluate_uncertainty"
 ATTENTIONS = {"dot": "dot products", "lrsa": "LRSA"}
+CONTROLS = {"mean": "patches pooled", "mean_no_norm": "patches pooled, no last norm"}
 ENTROPY, VARIANCE = "entropy", "gp_variance"
 FEATURES, PIXELS = "features", "pixels"
 
@@ -46,6 +50,10 @@ def gp_is_distance_aware(evidence: Evidence) -> Finding:
                 parts[title] = _rise(evidence, title, *gp, space)
                 beside.append(_rise(evidence, f"{title}, dense head", *dense, space, decides=False))
             ours, theirs = (_detection(evidence, where, ENTROPY) for _, where in (gp, dense))
+            for control, way in CONTROLS.items():
+                title = f"{name}, {way}: entropy on the way out in pixels"
+                where = place(f"{attention}_gp_{control}", depth)
+                beside.append(_rise(evidence, title, *where, PIXELS, decides=False))
             parts[f"{name}: AUROC"] = _apart(f"{name}: AUROC, GP - dense", gp[0], dense[0], ours, theirs)
             for one in _sets((ours, theirs)):
                 title = f"{name}: AUROC against {one}, GP - dense"
