@@ -100,6 +100,16 @@ def test_an_unknown_name_is_answered_with_the_nearest(key: str, meant: str) -> N
     assert meant in line
 
 
+def test_a_mistyped_key_is_one_fault() -> None:
+    tree = copy.deepcopy(BASE)
+    transfer = tree["poisoning"]["train"]["transfer"]
+    transfer["epoch"] = transfer.pop("epochs")
+    (line,) = said(tree)
+    assert line.startswith("poisoning.train.transfer.epoch: unknown key, nearest known name: epochs;")
+    del transfer["lr"]  # another one is missing
+    assert len(said(tree)) == 2
+
+
 def test_a_missing_key_says_what_belongs_there() -> None:
     tree = copy.deepcopy(BASE)
     del tree["poisoning"]["train"]["transfer"]["lr"]

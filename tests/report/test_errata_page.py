@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from relearn.report import claims
 from relearn.report import errata as errata_file
 
 from .conftest import FOLDERS
@@ -23,7 +24,7 @@ def sections(text: str) -> dict[str, str]:
 
 
 def as_printed(name: str, entry: dict[str, Any]) -> str:
-    tests = ", ".join(f"`{test}`" for test in entry["tests"].values())
+    tests = ", ".join(f"`{test}`" for test in dict.fromkeys(entry["tests"].values()))
     words = [f"{name}: {entry['paper']}, {entry['place']}", ""]
     for key in ("printed", "corrected", "counter_example", "status"):
         words.append(f"- {key.replace('_', '-')}: {entry[key]}")
@@ -53,6 +54,19 @@ def test_another_word_would_be_seen():
     text = PAGE.read_text(encoding="utf-8").replace("- corrected: ", "- corrected: not ", 1)
     first = next(iter(ENTRIES))
     assert not sections(text)[first].startswith(as_printed(first, ENTRIES[first]))
+
+
+def test_a_claim_that_is_judged_in_a_corrected_form_names_errata_of_its_paper():
+    corrected = {
+        name: (entry["corrected"], entry["source"].split()[0])
+        for section in claims.load(FOLDERS).values()
+        for name, entry in section.items()
+        if "corrected" in entry
+    }
+    assert len(corrected) >= 4
+    for name, (ids, paper) in corrected.items():
+        for one in ids.split(", "):
+            assert ENTRIES[one]["paper"] == paper, name
 
 
 def test_every_erratum_names_tests_that_exist():

@@ -153,11 +153,17 @@ def test_checks_are_not_counted_and_words_are_explained(results: Path) -> None:
         and "| reproduced | 0 | 1 | the whole" in short
     )
     assert short.endswith(
-        "\n\nExact (no trained network) among the reproduced: 0 (mini), 0 (small). Provisional, of all: 1 (mini), 0 (small).\n"
+        "\n\nReproduced and exact (no network trained): 0 (mini), 0 (small); as corrected: 0, 0. Provisional, of all: 1, 0.\n"
     )
     (counted,) = (row for row in board if row.kind == "exact")
     held = replace(counted, cells={"mini": replace(counted.cells["mini"], verdict="reproduced")})
-    assert "Exact (no trained network) among the reproduced: 1 (mini). " in scoreboard.short([held])
+    exact = "Reproduced and exact (no network trained): 1 (mini); as corrected: {}. "
+    assert exact.format(0) in scoreboard.short([held])
+    corrected = replace(held, corrected="Q9")
+    assert exact.format(1) in scoreboard.short([corrected])
+    assert (held.word("mini"), corrected.word("mini")) == ("reproduced", "reproduced as corrected (Q9)")
+    fails = replace(corrected, cells={"mini": replace(counted.cells["mini"], verdict="contradicted")})
+    assert fails.word("mini") == "contradicted"
 
 
 def test_the_verb_writes_both_files_and_the_block_of_a_page(

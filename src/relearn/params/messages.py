@@ -18,7 +18,10 @@ BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveM
 def check(
     values: Mapping[str, Any], model: type[Section]
 ) -> tuple[dict[str, Any], list[tuple[KeyPath, str, bool]]]:
-    """The values with their types resolved, and the faults: key path, text, whether the key is missing."""
+    """The values with their types resolved, and the faults: key path, text, whether the key is missing.
+
+    A mistyped key is one fault: a missing key is left out if an unknown one beside it is most similar to it.
+    """
     from pydantic import ValidationError
 
     from relearn.params import conflicts
@@ -26,19 +29,23 @@ def check(
     tree = tree_of(model)
     settled = dict(values)
     faults: list[tuple[KeyPath, str, bool]] = []
+    mistyped: set[KeyPath] = set()
     try:
         whole = model.model_validate(settled)
         settled = whole.model_dump(by_alias=True)
     except ValidationError as error:
         for item in error.errors(include_url=False):
-            faults.append((item["loc"], _explanation(item, tree), item["type"] == "missing"))
+            path = item["loc"]
+            faults.append((path, _explanation(item, tree), item["type"] == "missing"))
+            if item["type"] == "extra_forbidden":
+                mistyped.add((*path[:-1], guess(str(path[-1]), list(_node(tree, path[:-1])["properties"]))))
     broken = [path for path, _, _ in faults]
     if broken:
         whole = conflicts.settled(model, values, {tuple(path) for path in broken})
 
     for path, text in conflicts.conflicts(whole):
         faults.append((path, text, False))
-    return settled, faults
+    return settled, [fault for fault in faults if not (fault[2] and tuple(fault[0]) in mistyped)]
 
 
 def format_value(value: Any) -> str:

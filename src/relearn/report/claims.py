@@ -30,7 +30,7 @@ LOCAL = "more victims would decide"
 TERMS = "_terms"
 """Optional key of ``claims.yaml`` beside the claims: abbreviations and names of the study's results with their meanings."""
 KEYS = {"kind", "source", "says", "predicate"}
-FORMERLY = "formerly"
+FORMERLY, CORRECTED = "formerly", "corrected"
 """Optional: the claim's name in results that were published before it was renamed."""
 KINDS = ("exact", "trained", "check")
 
@@ -43,7 +43,8 @@ class Claim:
     trials and the models' quality. ``missing`` names the parts of the claim that no run covers, the networks or tasks whose runs lack
     power beside others that do not, and deciding parts that hold for these victims only; if there are any, the verdict is provisional.
     ``lacking`` gives, for each part, the reasons why it is underpowered, if any. ``beside`` has lines on what would decide the claim
-    and on its design; ``data`` has the same, and the cost, as plain values.
+    and on its design; ``data`` has the same, and the cost, as plain values. ``corrected`` names the errata of a statement that is judged
+    in a corrected form.
     """
 
     section: str
@@ -61,6 +62,7 @@ class Claim:
     lacking: tuple[tuple[str, ...], ...] = ()
     beside: tuple[str, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
+    corrected: str = ""
 
     @property
     def apart(self) -> dict[str, str]:
@@ -121,8 +123,8 @@ def load(folders: Mapping[str, Path]) -> dict[str, dict[str, dict[str, str]]]:
         path = folder / "claims.yaml"
         claims[study] = {name: entry for name, entry in yaml_file.read(path).items() if name != TERMS}
         for name, entry in claims[study].items():
-            if set(entry) - {FORMERLY} != KEYS or entry["kind"] not in KINDS:
-                allowed = f"{', '.join(sorted(KEYS))}, perhaps {FORMERLY}; kind one of {', '.join(KINDS)}"
+            if set(entry) - {FORMERLY, CORRECTED} != KEYS or entry["kind"] not in KINDS:
+                allowed = f"{', '.join(sorted(KEYS))}, perhaps {FORMERLY} and {CORRECTED}; kind one of {', '.join(KINDS)}"
                 raise ValueError(f"{path}: {name}: found {entry}, allowed: {allowed}")
     return claims
 
@@ -155,7 +157,7 @@ def judge_all(
                 finding = Finding(missing=["no predicate in this version" if not predicate else "no runs"])
             power = partial(_power, study, known)
             fields: dict[str, Any] = {key: entry[key] for key in KEYS} | judge(finding, power)
-            judged.append(Claim(section=section, id=name, **fields))
+            judged.append(Claim(section=section, id=name, corrected=entry.get(CORRECTED, ""), **fields))
     return judged
 
 

@@ -109,7 +109,7 @@ CHECKED = {"reproduced": "holds", "partial": "holds at a smaller size", "contrad
 def word(claim: Claim) -> str:
     if claim.kind == "check" and claim.verdict in CHECKED:
         return f"check: {CHECKED[claim.verdict]}"
-    return words.label(claim.verdict, claim.provisional)
+    return words.label(claim.verdict, claim.provisional, claim.corrected)
 
 
 def numbers(claim: Claim) -> str:

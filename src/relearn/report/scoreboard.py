@@ -66,6 +66,7 @@ class Row:
     says: str
     source: str
     cells: Mapping[str, Cell]
+    corrected: str = ""
 
     def word(self, scale: str) -> str:
         """The verdict as text; for a check of a theorem, whether it holds or fails."""
@@ -74,7 +75,7 @@ class Row:
             return "not judged"
         if self.kind == "check" and cell.verdict in CHECKED:
             return f"check: {CHECKED[cell.verdict]}"
-        label = words.label(cell.verdict, cell.provisional)
+        label = words.label(cell.verdict, cell.provisional, self.corrected)
         return label + f" (version {cell.version})" * bool(cell.version)
 
 
@@ -116,7 +117,8 @@ def rows(
                     one, version = (old, version) if (old := _entry(found, study, known)) else (one, "")
                 if one is not None:
                     cells[scale] = _cell(one, version)
-            made.append(Row(study, name, entry["kind"], entry["says"], entry["source"], cells))
+            facts = (entry["kind"], entry["says"], entry["source"])
+            made.append(Row(study, name, *facts, cells, entry.get("corrected", "")))
     return made
 
 
@@ -273,14 +275,18 @@ def short(board: Sequence[Row]) -> str:
 
 
 def _of_which(board: Sequence[Row], there: Sequence[str]) -> str:
-    """How many of the reproduced claims are exact, and how many verdicts are provisional, at each scale."""
-    exact, provisional = [], []
+    """How many of the reproduced claims are exact, and of these corrected, and how many verdicts are provisional, at each scale."""
+    exact, corrected, provisional = [], [], []
     for scale in there:
-        cells = [(row.kind, row.cells[scale]) for row in board if row.kind != "check" and scale in row.cells]
-        sure = sum(kind == "exact" and cell.verdict == "reproduced" for kind, cell in cells)
-        exact.append(f"{sure} ({scale})")
-        provisional.append(f"{sum(cell.provisional for _, cell in cells)} ({scale})")
-    return f"Exact (no trained network) among the reproduced: {', '.join(exact)}. Provisional, of all: {', '.join(provisional)}."
+        cells = [(row, row.cells[scale]) for row in board if row.kind != "check" and scale in row.cells]
+        sure = [row for row, cell in cells if row.kind == "exact" and cell.verdict == "reproduced"]
+        exact.append(f"{len(sure)} ({scale})")
+        corrected.append(str(sum(bool(row.corrected) for row in sure)))
+        provisional.append(str(sum(cell.provisional for _, cell in cells)))
+    each = (", ".join(numbers) for numbers in (exact, corrected, provisional))
+    return "Reproduced and exact (no network trained): {}; as corrected: {}. Provisional, of all: {}.".format(
+        *each
+    )
 
 
 def named(board: Sequence[Row], scale: str) -> str:

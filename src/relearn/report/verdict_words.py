@@ -31,9 +31,18 @@ DECIDED = ("reproduced", "contradicted")
 assert set(ORDER) < set(MEANINGS)
 
 
-def label(name: str, provisional: bool = False) -> str:
-    """A verdict or a claim for display: ``not run`` for ``not_run``; ``reproduced (provisional)``."""
-    return name.replace("_", " ") + f" ({PROVISIONAL})" * provisional
+HOLDS = ("reproduced", "partial")
+"""Verdicts of exact claims of which every case holds."""
+
+
+def label(name: str, provisional: bool = False, corrected: str = "") -> str:
+    """A verdict or a claim for display: ``not run`` for ``not_run``; ``reproduced (provisional)``; ``reproduced as corrected (Q9)``.
+
+    Args:
+        corrected: the errata that correct what was printed, if a corrected statement is judged.
+    """
+    as_corrected = f" as corrected ({corrected})" if corrected and name in HOLDS else ""
+    return name.replace("_", " ") + as_corrected + f" ({PROVISIONAL})" * provisional
 
 
 def each_alone(apart: Mapping[str, str]) -> str:
