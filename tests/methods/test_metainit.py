@@ -81,7 +81,7 @@ def test_the_derivative_by_the_factors():
 
     def quotient(m):
         theta = weights.at(m)
-        return theta, gradient_quotient(weights.loss(theta, cross_entropy, (x, y), "fp32"), theta, 0.01)
+        return theta, gradient_quotient(weights.loss(theta, cross_entropy, (x, y)), theta, 0.01)
 
     theta, value = quotient(scales)
     found = weights.by_scale(torch.autograd.grad(value, weights.scaled(theta)))

@@ -106,7 +106,7 @@ def metainit(
             non-finite number in the first iteration. The network is then unchanged.
     """
     _check(data, optimizer, tau, momentum, eps, clip, precision)
-    weights = ScaledWeights(model, least_dims=2)
+    weights = ScaledWeights(model, least_dims=2, precision=precision)
     mover: ScaleAdam | ScaleSign
     if optimizer == "adam":
         mover = ScaleAdam(len(weights), tau, low=min_scale, clip=clip)
@@ -115,7 +115,7 @@ def metainit(
 
     def derivative(scales: Tensor, batch: Sequence[Any]) -> tuple[int, Tensor, Row]:
         theta = weights.at(scales)
-        value = weights.loss(theta, loss, batch, precision)
+        value = weights.loss(theta, loss, batch)
         quotient = gradient_quotient(value, theta, eps)
         row: Row = {
             "kind": "quotient",

@@ -48,11 +48,12 @@ def problem(norm, kind):
             parameter.mul_(1.0 + torch.rand(()))
             if not parameter.any():  # a fresh bias would have no factor
                 parameter.add_(0.3 * torch.randn_like(parameter))
-    pool = (torch.randn(9, 2, 6, 6, dtype=FLOAT), torch.randint(0, 3, (9,)))
+    images = torch.randn(9, 2, 6, 6, dtype=FLOAT).to(
+        memory_format=torch.channels_last
+    )  # noise follows the layout
+    pool = (images, torch.randint(0, 3, (9,)))
     scales = 0.7 + 0.6 * torch.rand(len(ScaledWeights(model)), dtype=FLOAT)
-    settings = dict(
-        optimizer=kind, eta=0.3, gamma=1e9, normalised=False, precision="fp32", divide_by_eta=False
-    )
+    settings = dict(optimizer=kind, eta=0.3, gamma=1e9, normalised=False, divide_by_eta=False)
     return model, pool, scales, settings
 
 
@@ -211,7 +212,7 @@ def test_the_second_derivative_of_weight_normalisation(norm, dim):
             parameter.mul_(1.0 + torch.rand(()))
     batch = (torch.randn(9, 6, dtype=FLOAT), torch.randint(0, 3, (9,)))
     weights = ScaledWeights(model)
-    settings = dict(eta=0.3, gamma=1e-9, normalised=False, precision="fp32", divide_by_eta=False)
+    settings = dict(eta=0.3, gamma=1e-9, normalised=False, divide_by_eta=False)
     derivative = Derivative(weights, cross_entropy, optimizer="sgd", **settings)
     scales = 0.7 + 0.6 * torch.rand(len(weights), dtype=FLOAT)
     with preserve_state(model, 0), double_backward():

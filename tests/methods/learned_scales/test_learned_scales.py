@@ -10,8 +10,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
+from torch.nn.functional import cross_entropy
 
-from relearn.methods.learned_scales import halves, samples
+from relearn.methods.learned_scales import ScaledWeights, halves, samples
 from relearn.methods.learned_scales.adam import ScaleAdam
 
 FLOAT = torch.float64
@@ -20,6 +22,32 @@ FLOAT = torch.float64
 def gradients(count, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(4, generator=generator, dtype=FLOAT) for _ in range(count)]
+
+
+@pytest.mark.parametrize("norm", [nn.BatchNorm2d, nn.Identity])
+def test_single_precision_has_the_fast_layout_and_the_same_numbers(norm):
+    """The control: a network for which the layout is not safe, and bf16, keep theirs. The network's own weights keep it, too."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), norm(8), nn.Tanh(), nn.Conv2d(8, 4, 3), nn.Flatten()).to(FLOAT)
+    seen = []
+    model[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    batch = (torch.randn(5, 3, 8, 8, dtype=FLOAT), torch.randint(0, 64, (5,)))
+    found = {}
+    for form in (torch.channels_last, torch.preserve_format):
+        weights = ScaledWeights(model)
+        assert weights.form is torch.channels_last
+        weights.form = form
+        theta = weights.at(torch.full((len(weights),), 0.7))
+        value = weights.loss(theta, cross_entropy, batch)
+        found[form] = weights.by_scale(torch.autograd.grad(value, weights.scaled(theta)))
+        fast = form is torch.channels_last
+        assert theta[0].is_contiguous(memory_format=torch.channels_last) == fast
+        assert seen[-1].is_contiguous(memory_format=torch.channels_last) == fast
+    assert torch.allclose(*found.values(), rtol=1e-10, atol=1e-12)
+    assert model[0].weight.is_contiguous() and model[3].weight.is_contiguous()
+    assert ScaledWeights(model, precision="bf16").form is torch.preserve_format
+    unsafe = nn.Sequential(nn.Conv2d(3, 8, 1, stride=2))
+    assert ScaledWeights(unsafe).at(torch.ones(2))[0].is_contiguous()
 
 
 def test_with_one_state_it_is_torchs_adam():

@@ -143,7 +143,7 @@ def gradinit(
         clip=clip,
         precision=precision,
     )
-    weights = ScaledWeights(model, scope, exclude=exclude)
+    weights = ScaledWeights(model, scope, exclude=exclude, precision=precision)
     adam = ScaleAdam(len(weights), tau, low=min_scale, high=max_scale, clip=clip, moments=moments)
     derivative = Derivative(
         weights,
@@ -152,7 +152,6 @@ def gradinit(
         eta=eta,
         gamma=gamma,
         normalised=normalised,
-        precision=precision,
         divide_by_eta=divide_by_eta,
     )
 

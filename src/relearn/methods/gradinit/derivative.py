@@ -49,10 +49,9 @@ class Derivative:
         eta: float,
         gamma: float,
         normalised: bool,
-        precision: str,
         divide_by_eta: bool,
     ) -> None:
-        self.weights, self.loss, self.precision = weights, loss, precision
+        self.weights, self.loss = weights, loss
         self.optimizer, self.eta, self.gamma, self.normalised = optimizer, eta, gamma, normalised
         self.divisor = eta if divide_by_eta else 1.0
         self.expected = OBJECTIVE
@@ -111,7 +110,7 @@ class Derivative:
         self, theta: Sequence[Tensor], batch: Sequence[Any], twice: SecondOrder | None = None
     ) -> Tensor:
         with twice or contextlib.nullcontext():
-            return self.weights.loss(theta, self.loss, batch, self.precision)
+            return self.weights.loss(theta, self.loss, batch)
 
     def _numbers(self, value: Tensor, gradient: Sequence[Tensor]) -> list[float]:
         """L and ‖g‖, with one transfer from the device."""

@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from relearn.methods.batch_source import pixels
+from relearn.methods.memory_layout import layout
 
 SCOPES = ("all", "fix_norm", "only_norm")
 NORMS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
@@ -26,6 +27,9 @@ class ScaledWeights:
     for any module. A tensor shared by several modules counts once. Tensors without a factor (norm zero, or outside ``scope``) stay in
     θ with their own value: they still have a gradient and take part in an optimiser's step.
 
+    In single precision θ and images have the memory layout in which a training step is fast (:mod:`relearn.methods.memory_layout`); W keeps
+    its own. With ``bf16`` second derivatives are slower in that layout, so there nothing is changed.
+
     .. math:: \frac{\partial F}{\partial \alpha_i} = \Bigl\langle \frac{\partial F}{\partial \theta_i}, W_i \Bigr\rangle
 
     Args:
@@ -34,6 +38,7 @@ class ScaledWeights:
             (zhu2022, table 4.6).
         least_dims: tensors of fewer dimensions get no factor.
         exclude: shell patterns of names, such as ``*.w_skip``; these tensors get no factor.
+        precision: ``fp32``, or ``bf16`` for autocast.
 
     Attributes:
         names: names of W. factors: positions of the tensors with a factor. norms: their ‖W‖, (M,). skipped: names of the tensors
@@ -44,7 +49,13 @@ class ScaledWeights:
     """
 
     def __init__(
-        self, model: nn.Module, scope: str = "all", least_dims: int = 0, exclude: Sequence[str] = ()
+        self,
+        model: nn.Module,
+        scope: str = "all",
+        least_dims: int = 0,
+        exclude: Sequence[str] = (),
+        *,
+        precision: str = "fp32",
     ) -> None:
         if scope not in SCOPES:
             raise ValueError(f"scope: found {scope!r}, allowed are {', '.join(SCOPES)}")
@@ -54,6 +65,9 @@ class ScaledWeights:
         self.model = model
         self.names = list(trainable)
         self.tensors = [one.detach() for one in trainable.values()]
+        self.precision, self.form = precision, torch.preserve_format
+        if precision == "fp32":
+            self.form = layout(model, self.tensors[0].device, precision)
         # functional_call also uses these, so a module that updates its buffers updates copies.
         self.buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
         norms = [torch.linalg.vector_norm(one) for one in self.tensors]
@@ -77,13 +91,16 @@ class ScaledWeights:
     def at(self, scales: Tensor) -> list[Tensor]:
         """θ_m as new leaf tensors that require a gradient, one per name; ``scales`` (M,)."""
         factor = dict(zip(self.factors, scales.tolist()))
-        return [
-            (w * factor[i] if i in factor else w.clone()).requires_grad_() for i, w in enumerate(self.tensors)
-        ]
+        theta = (w * factor[i] if i in factor else w.clone() for i, w in enumerate(self.tensors))
+        return [self._laid_out(one).requires_grad_() for one in theta]
 
-    def loss(
-        self, theta: Sequence[Tensor], loss: Callable[..., Tensor], batch: Sequence[Any], precision: str
-    ) -> Tensor:
+    def _laid_out(self, one: Any) -> Any:
+        of_images = isinstance(one, Tensor) and one.dim() == 4
+        return (
+            one.contiguous(memory_format=self.form) if of_images and self.form is torch.channels_last else one
+        )
+
+    def loss(self, theta: Sequence[Tensor], loss: Callable[..., Tensor], batch: Sequence[Any]) -> Tensor:
         """``loss(model(input), *rest)`` of the batch ``(input, *rest)`` at the tensors ``theta``.
 
         As in :func:`relearn.methods.fit.fit`, the batch is moved to the model's device, and a uint8 input is converted to floats
@@ -93,10 +110,10 @@ class ScaledWeights:
             ValueError: the loss is not a scalar.
         """
         given, *rest = pixels(batch, self.tensors[0].device)
-        inputs = given if isinstance(given, (tuple, list)) else (given,)
-        with _autocast(self.tensors[0].device, precision):
+        inputs = tuple(map(self._laid_out, given if isinstance(given, (tuple, list)) else (given,)))
+        with _autocast(self.tensors[0].device, self.precision):
             tensors = {**self.buffers, **dict(zip(self.names, theta))}
-            value = loss(functional_call(self.model, tensors, tuple(inputs)), *rest)
+            value = loss(functional_call(self.model, tensors, inputs), *rest)
         if not isinstance(value, Tensor) or value.numel() != 1:
             found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             raise ValueError(f"loss: returns {found} (allowed: a scalar tensor, the mean over the batch)")
