@@ -153,11 +153,11 @@ def test_checks_are_not_counted_and_words_are_explained(results: Path) -> None:
         and "| reproduced | 0 | 1 | the whole" in short
     )
     assert short.endswith(
-        "\n\nReproduced and exact (no network trained): 0 (mini), 0 (small); as corrected: 0, 0. Provisional, of all: 1, 0.\n"
+        "\n\nOf the reproduced, exact: 0 (mini), 0 (small), and of these as errata correct them: 0, 0. Provisional, of all: 1, 0.\n"
     )
     (counted,) = (row for row in board if row.kind == "exact")
     held = replace(counted, cells={"mini": replace(counted.cells["mini"], verdict="reproduced")})
-    exact = "Reproduced and exact (no network trained): 1 (mini); as corrected: {}. "
+    exact = "Of the reproduced, exact: 1 (mini), and of these as errata correct them: {}. "
     assert exact.format(0) in scoreboard.short([held])
     corrected = replace(held, corrected="Q9")
     assert exact.format(1) in scoreboard.short([corrected])

@@ -283,10 +283,10 @@ def _of_which(board: Sequence[Row], there: Sequence[str]) -> str:
         exact.append(f"{len(sure)} ({scale})")
         corrected.append(str(sum(bool(row.corrected) for row in sure)))
         provisional.append(str(sum(cell.provisional for _, cell in cells)))
-    each = (", ".join(numbers) for numbers in (exact, corrected, provisional))
-    return "Reproduced and exact (no network trained): {}; as corrected: {}. Provisional, of all: {}.".format(
-        *each
+    sentence = (
+        "Of the reproduced, exact: {}, and of these as errata correct them: {}. Provisional, of all: {}."
     )
+    return sentence.format(*(", ".join(numbers) for numbers in (exact, corrected, provisional)))
 
 
 def named(board: Sequence[Row], scale: str) -> str:
