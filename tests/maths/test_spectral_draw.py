@@ -91,3 +91,9 @@ def test_what_has_no_singular_values_here_is_refused(size):
             one[row, column] = bad
             with pytest.raises(ValueError, match="matrix holds NaN or infinity"):
                 largest_singular_value(one)
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e-12, 1e12, 1e25])
+def test_of_a_matrix_whose_square_is_out_of_range(scale: float) -> None:
+    matrix = torch.randn(60, 50, generator=torch.Generator().manual_seed(0))
+    assert largest_singular_value(scale * matrix) == pytest.approx(scale * exact(matrix), rel=1e-4)

@@ -150,3 +150,14 @@ def test_background_gap_refusals() -> None:
 def test_labels_that_are_no_class_are_refused(labels, found):
     with pytest.raises(ValueError, match=f"labels run from {found}; allowed: 0 to 3"):
         per_class_accuracy(torch.zeros(3, 4), torch.tensor(labels), classes=4)
+
+
+def test_a_sample_without_a_largest_logit_among_the_allowed_has_no_class() -> None:
+    logits = torch.tensor([[0.0, float("nan"), 1.0], [float("nan"), 2.0, 1.0]])
+    assert masked_argmax(logits, (1, 2)).tolist() == [-1, 1]
+
+
+def test_a_group_accuracy_names_the_class_that_is_out_of_range() -> None:
+    for predicted, odd in (([-1, 2], -1), ([0, 3], 3)):
+        with pytest.raises(ValueError, match=rf"^class {odd}; allowed: 0 to 2$"):
+            group_accuracy(torch.tensor(predicted), torch.zeros(2, dtype=torch.long), [0, 1, 1])

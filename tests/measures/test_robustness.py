@@ -260,3 +260,25 @@ def test_names_in_the_record_carry_eps_in_255ths(trained):
 def test_radii_that_are_no_ascending_pixels_are_refused(trained, eps):
     with pytest.raises(ValueError, match=r"allowed: ascending, in \(0, 1\]"):
         measured(trained, eps=eps)
+
+
+class Diverged(nn.Module):
+    def forward(self, x):
+        return x.flatten(1)[:, :3] * float("nan")
+
+
+def test_a_diverged_network_is_right_on_no_class():
+    """To argmax NaN is the largest number: it would be robust on class 0."""
+    images, labels = torch.rand(8, 1, 4, 4), torch.zeros(8, dtype=torch.long)
+    net = Diverged()
+    found = robustness(
+        partial(pgd, net, images, labels),
+        partial(forward, net),
+        images,
+        labels,
+        eps=(0.1,),
+        steps=2,
+        restarts=1,
+    )
+    assert (found.clean_accuracy, *found.accuracy, found.noise_accuracy) == (0.0, 0.0, 0.0)
+    assert bool(pgd(Diverged(), images, labels, eps=0.1, step_size=0.05, steps=2).fooled.all())

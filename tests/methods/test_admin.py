@@ -161,6 +161,21 @@ def test_the_fixed_variant_gives_the_same_weights_and_trains_them_no_more() -> N
     assert fixed.description["fixed_w_skip"] and not free.description["fixed_w_skip"]
 
 
+def test_a_broken_last_branch_is_a_result_too() -> None:
+    """No joint follows it, so its variance is in no w."""
+    net = network()
+    with torch.no_grad():
+        net.decoder[-1].ffn.fc2.weight.fill_(math.inf)
+    done = admin(net, None, batches())
+    assert done.outcome == "diverged" and "decoder" in (done.outcome_reason or "")
+    assert done.outcome_step == done.history[-1]["step"]
+    assert set(done.scales.values()) and all(
+        torch.equal(joint.w_skip, torch.ones_like(joint.w_skip))
+        for joints in net.residual_stacks().values()
+        for joint in joints
+    )
+
+
 def test_a_broken_network_is_a_result() -> None:
     net = network()
     with torch.no_grad():

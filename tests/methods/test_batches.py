@@ -106,9 +106,11 @@ def sentences(count: int) -> Any:
     return ((tokens, real), torch.randint(3, (count,)))
 
 
-def gradients(model: nn.Module, strategy: Any, batch: Any) -> tuple[Tensor, Tensor]:
+def gradients(
+    model: nn.Module, strategy: Any, batch: Any, loss: Any = cross_entropy
+) -> tuple[Tensor, Tensor]:
     model.zero_grad()
-    value = strategy(model, cross_entropy, batch)
+    value = strategy(model, loss, batch)
     return value, torch.cat([one.grad.flatten() for one in model.parameters() if one.grad is not None])
 
 
@@ -177,3 +179,15 @@ def test_a_strategy_has_always_the_same_share() -> None:
 def test_there_must_be_a_share() -> None:
     with pytest.raises(ValueError, match=r"accumulate: 0 \(allowed: at least 1\)"):
         GradientAccumulation([])
+
+
+def test_an_item_without_rows_goes_to_every_part():
+    model, batch = nn.Linear(3, 2), (torch.rand(6, 3), torch.tensor([0, 1, 0, 1, 0, 1]), 2.0)
+
+    def loss(out, labels, factor):
+        return factor * cross_entropy(out, labels)
+
+    whole = gradients(model, plain_gradient, batch, loss)
+    parts = gradients(model, GradientAccumulation([plain_gradient] * 3), batch, loss)
+    torch.testing.assert_close(parts, whole)
+    assert share(batch, 1, 2)[2] == 2.0

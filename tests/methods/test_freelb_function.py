@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from relearn.methods.adversarial_training import AdversarialGradient
+from relearn.methods.free_at import FreeAT
 from relearn.methods.freelb import FreeLB, freelb
 from relearn.methods.freelb_trainer import FreeLBTrainer, _check_ids
 from relearn.methods.perturbation import Ball
@@ -138,3 +140,22 @@ def test_a_mask_that_is_added_to_scores_is_refused():
 def test_a_batch_without_a_token_is_refused(shape):
     with pytest.raises(ValueError, match=r"^inputs_embeds: found \(\d, \d, 4\) for None samples \(allowed: "):
         freelb(lambda inputs_embeds: inputs_embeds.sum(), torch.zeros(shape, requires_grad=True))
+
+
+STRATEGIES = {
+    "freelb": lambda: FreeLB(space=PixelSpace(), norm="linf", passes=2),
+    "free_at": lambda: FreeAT(space=PixelSpace(), norm="linf", passes=2),
+    "pgd": lambda: PGDTraining(space=PixelSpace(), norm="linf", passes=2),
+    "worst case": lambda: AdversarialGradient(eps=0.1, step_size=0.1, steps=1),
+}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy_names_a_loss_of_many_entries(name):
+    strategy, other = STRATEGIES[name](), nn.Parameter(torch.ones(()))
+    batch = (torch.rand(2, 4), LABELS)
+    with pytest.raises(ValueError, match=r"^loss: returns shape \(2,\) \(allowed: a scalar tensor"):
+        strategy(OUT, lambda said, labels: cross_entropy(said, labels, reduction="none"), batch)
+    if name != "worst case":
+        with pytest.raises(ValueError, match=r"^loss: does not depend on the .* \(allowed: .*\)$"):
+            STRATEGIES[name]()(OUT, lambda said, labels: other * 2, batch)

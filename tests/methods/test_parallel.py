@@ -542,3 +542,22 @@ def test_a_batch_normalisation_of_another_class_is_refused_and_everything_put_ba
 
 if __name__ == "__main__":
     worker(sys.argv[2:], Path(sys.argv[1]))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_statistics_in_half_precision_are_those_of_single_precision(dtype):
+    """A count of 2,997 and a sum over as many numbers have more digits than these types."""
+    torch.manual_seed(0)
+    images = (3 * torch.randn(37, 3, 9, 9) + 5).to(dtype)
+    net = nn.BatchNorm2d(3)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        with parallel.synchronised(net, torch.device("cpu")):
+            found = net(images)
+    finally:
+        dist.destroy_process_group()
+    wide = images.float()
+    expected = nn.functional.batch_norm(wide, None, None, net.weight, net.bias, True)
+    assert found.dtype == dtype
+    assert torch.equal(found, expected.to(dtype)) or float((found - expected).detach().abs().max()) < 0.02
+    torch.testing.assert_close(net.running_mean, 0.1 * wide.mean((0, 2, 3)), rtol=1e-5, atol=0)

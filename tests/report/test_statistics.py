@@ -18,6 +18,7 @@ from relearn.report.statistics import (
     crossed_mean,
     expanded_level,
     mean_spread,
+    stepped,
     student_mean,
     student_mean_of_table,
     wilson,
@@ -304,3 +305,8 @@ def test_argmax_with_columns_that_disagree():
     _, shares = clustered_argmax(values, targets, crossed=victims)
     assert shares.sum() == pytest.approx(1)
     assert shares[0] == pytest.approx(0.75**4, abs=0.02)  # victim 3 is not drawn: the first is ahead
+
+
+def test_a_single_cluster_leaves_the_interval_open():
+    found = stepped(0.4, [(0.2, 0.5), (0.4, 1.0)], 0)
+    assert (found.estimate, found.low, found.high) == (0.4, -math.inf, math.inf)

@@ -193,6 +193,15 @@ def test_a_killed_writer_leaves_the_old_files_and_its_folder_goes_with_the_next(
     assert _files(tmp_path) == {"a": "old", "b": "new"}
 
 
+def test_a_folder_left_before_it_was_locked_goes_once_it_is_old(tmp_path: Path) -> None:
+    old, young = (tmp_path / f".staged-new-{name}" for name in ("old", "young"))
+    for folder in (old, young):
+        folder.mkdir()
+    os.utime(old, (0, 0))
+    with durable.staged(tmp_path):
+        assert young.is_dir() and not old.exists()
+
+
 def _files(folder: Path) -> dict[str, str]:
     """Every file below a folder and its text."""
     return {

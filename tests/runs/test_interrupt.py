@@ -88,3 +88,18 @@ def test_handlers_belong_to_the_main_thread() -> None:
     thread.start()
     thread.join()
     assert "main thread" in str(caught[0])
+
+
+def test_a_signal_in_the_middle_of_a_write_to_stderr_is_obeyed(tmp_path: Path) -> None:
+    """A stream is not reentrant: a handler that wrote to sys.stderr would end the job with an error."""
+    program = (
+        "import os, signal, sys, threading\nfrom relearn.runs import interrupt\n"
+        "interrupt.GRACE_S = 30.0\ninterrupt.install_signal_handlers()\n"
+        "reader, writer = os.pipe()\nos.dup2(writer, 2)\nos.set_blocking(2, True)\n"
+        "def later():\n    os.kill(os.getpid(), signal.SIGTERM)\n    os.read(reader, 1 << 20)\n    os.read(reader, 1 << 20)\n"
+        "threading.Timer(0.5, later).start()\n"
+        "sys.stderr.write('x' * 200000)\nsys.stderr.flush()\n"
+        "print('written', flush=True)\nos._exit(0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "written\n")

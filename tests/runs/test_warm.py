@@ -1,10 +1,12 @@
 """A warm start: to whoever starts a job, and to the job, nothing is different from a plain one; nothing outlives anybody."""
 
 import contextlib
+import errno
 import json
 import os
 import pty
 import resource
+import selectors
 import shutil
 import signal
 import socket
@@ -19,6 +21,7 @@ import pytest
 
 from relearn.runs import orphan_guard as parents
 from relearn.runs.warm import client as warm
+from relearn.runs.warm import server as warm_server
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="warm starts need Linux")
 PACKAGE = Path(warm.__file__).resolve().parents[2]
@@ -587,3 +590,23 @@ def test_a_warm_run_is_the_cold_run(tmp_path: Path) -> None:
     assert [record.pop("sha256") for record in records] and records[0] == records[1]
     assert all(cost["cpu_s"] > 0 for cost in costs)
     assert "weights.safetensors" in records[0]["outputs"]
+
+
+def test_a_fork_that_fails_refuses_the_job_and_leaves_the_server_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = socket.socketpair()
+    server, job = warm_server.Server.__new__(warm_server.Server), warm_server.Job(ours)
+    server.jobs, server.selector = [job], selectors.DefaultSelector()
+    moved: list[Any] = []
+
+    def no_fork() -> int:
+        raise OSError(errno.EAGAIN, "no more processes")
+
+    monkeypatch.setattr(os, "fork", no_fork)
+    monkeypatch.setattr(os, "setpgid", lambda *where: moved.append(where))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    server._fork(job)
+    assert theirs.recv(100).startswith(warm.REFUSED) and not moved and not server.jobs
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == mask
+    theirs.close()

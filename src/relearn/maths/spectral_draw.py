@@ -12,6 +12,7 @@ from torch import Tensor
 
 TOLERANCE = 3e-5  # relative residual of the squared value; with 3e-3 the iteration sometimes stops at the second singular value
 SMALL = 32  # matrices with up to this many rows or columns use a full decomposition
+SQUARES = (1e-20, 1e20)  # of a product with W; beyond, single precision may overflow or underflow
 FIRST_CHECK, CHECK_EVERY = 16, 4
 START_SEED = 0
 
@@ -45,6 +46,7 @@ def spectral_normal_(tensor: Tensor, generator: torch.Generator | None = None) -
 
 
 @torch.no_grad()
+@np.errstate(over="ignore", invalid="ignore")  # see SQUARES
 def largest_singular_value(matrix: Tensor, *, tolerance: float = TOLERANCE) -> float:
     r"""Return σ_1 of one matrix (m, n) by the Lanczos method on the smaller Gram matrix.
 
@@ -85,6 +87,13 @@ def largest_singular_value(matrix: Tensor, *, tolerance: float = TOLERANCE) -> f
     for k in range(1, last + 1):
         image = (w @ v) @ w
         diagonal.append(float(v @ image))
+        if (
+            k == 1
+            and not SQUARES[0] < diagonal[0] < SQUARES[1]
+            and (most_of := float(matrix.abs().max())) != 1
+        ):
+            # the products square the scale of W, which leaves the range of its type
+            return most_of * largest_singular_value(matrix / most_of, tolerance=tolerance) if most_of else 0.0
         rest = image - diagonal[-1] * v - beside[-1] * before
         length = math.sqrt(float(rest @ rest))
         scale = math.hypot(diagonal[-1], beside[-1])

@@ -33,8 +33,9 @@ def group_accuracy(predicted: Tensor, labels: Tensor, group_of_class: Sequence[i
         raise ValueError(
             f"predicted {tuple(predicted.shape)}, labels {tuple(labels.shape)}: allowed are (n,) and (n,), n > 0"
         )
-    if not 0 <= int(predicted.min()) <= int(predicted.max()) < len(group_of_class):
-        raise ValueError(f"class {int(predicted.max())}; allowed: 0 to {len(group_of_class) - 1}")
+    low, high = int(predicted.min()), int(predicted.max())
+    if not 0 <= low <= high < len(group_of_class):
+        raise ValueError(f"class {low if low < 0 else high}; allowed: 0 to {len(group_of_class) - 1}")
     groups = torch.tensor(group_of_class, device=predicted.device)[predicted]
     return float((groups == labels.to(groups.device)).double().mean())
 

@@ -133,8 +133,8 @@ def entailment_answers(
 def _score(metric: str, given: Tensor, true: Tensor) -> float:
     if metric == "accuracy":
         return float((given == true).double().mean())
-    if metric == "f1" and not set(torch.cat([given, true]).tolist()) <= {0.0, 1.0}:
-        raise ValueError(f"f1: class {int(torch.cat([given, true]).max())} (allowed: 0 and 1)")
+    if metric == "f1" and (odd := set(torch.cat([given, true]).tolist()) - {0.0, 1.0}):
+        raise ValueError(f"f1: class {min(odd):g} (allowed: 0 and 1)")
     if metric in ("mcc", "pearson", "spearman") and ((given == given[0]).all() or (true == true[0]).all()):
         return 0.0
     with (

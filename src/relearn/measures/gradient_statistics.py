@@ -36,6 +36,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 COLUMNS = (
     "index",
@@ -151,9 +152,9 @@ def moments(
 
 @contextmanager
 def batch_statistics(model: nn.Module) -> Iterator[None]:
-    """Put all modules in eval mode, except that batch normalisation uses batch statistics; running statistics do not change."""
+    """Put all modules in eval mode, but let batch and instance norms use statistics of the batch; running ones do not change."""
     modules = list(model.modules())
-    norms = [one for one in modules if isinstance(one, _BatchNorm)]
+    norms = [one for one in modules if isinstance(one, (_BatchNorm, _InstanceNorm))]
     modes, tracking = [one.training for one in modules], [one.track_running_stats for one in norms]
     try:
         model.eval()

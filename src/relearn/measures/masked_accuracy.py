@@ -14,7 +14,7 @@ def masked_argmax(logits: Tensor, allowed: Sequence[int]) -> Tensor:
     With all classes allowed it is ``logits.argmax(1)``. If the label is allowed, the restriction cannot make a correct prediction
     wrong.
 
-    Shapes: logits (n, C) → (n,) int64.
+    Shapes: logits (n, C) → (n,) int64. A sample with a NaN among its allowed logits has no largest one: -1.
 
     Args:
         logits: z.
@@ -33,4 +33,5 @@ def masked_argmax(logits: Tensor, allowed: Sequence[int]) -> Tensor:
         wrong = min(allowed) if min(allowed) < 0 else max(allowed)
         raise ValueError(f"allowed: class {wrong}; allowed: 0 to {logits.shape[1] - 1}")
     numbers = torch.tensor(sorted(allowed), device=logits.device)
-    return numbers[logits[:, numbers].argmax(1)]
+    among = logits[:, numbers]
+    return numbers[among.argmax(1)].masked_fill(among.isnan().any(1), -1)

@@ -23,7 +23,7 @@ def real_accuracy(predicted: Tensor, allowed: Sequence[Collection[int]]) -> tupl
     """
     if predicted.shape != (len(allowed),):
         raise ValueError(
-            f"predicted {tuple(predicted.shape)}, {len(allowed)} sets of classes: allowed is (n,), n"
+            f"predicted {tuple(predicted.shape)}, {len(allowed)} sets of classes; allowed: one set for each prediction"
         )
     right = [guess in classes for guess, classes in zip(predicted.tolist(), allowed) if classes]
     if not right:

@@ -204,7 +204,7 @@ def _clean(
             gradient = torch.autograd.grad(loss, x, allow_unused=True)[0] if loss.requires_grad else None
             again = logits(x.detach()).argmax(1)
         predicted = found.detach().argmax(1)
-        right.append((predicted == y).cpu())
+        right.append(((predicted == y) & ~found.isnan().any(1)).cpu())  # to argmax, NaN is the largest number
         changed.append((predicted != again).cpu())
         none = torch.ones(len(x), dtype=torch.bool)
         zero.append(none if gradient is None else (gradient.flatten(1) == 0).all(1).cpu())
@@ -227,8 +227,8 @@ def _noise(
     for _ in range(draws):
         change = torch.rand(images.shape, generator=generator, dtype=images.dtype).mul_(2 * eps).sub_(eps)
         noisy = (images + change.to(images.device)).clamp(0, 1)
-        wrong = [(logits(x).argmax(1) != y).cpu() for x, y in _batches(noisy, labels, batch)]
-        broken |= torch.cat(wrong)
+        found = [(logits(x), y) for x, y in _batches(noisy, labels, batch)]
+        broken |= torch.cat([((z.argmax(1) != y) | z.isnan().any(1)).cpu() for z, y in found])
     return broken
 
 

@@ -81,8 +81,9 @@ def admin(
             row = {"branch_variance": branch, "stream_variance": stream, "w_skip": w}
             done.history.append({"step": len(done.history) + 1.0, "stack": stack, **row})
             stream += branch
-    if not all(math.isfinite(w) for w in done.scales.values()):
-        bad = next(row for row in done.history if not math.isfinite(float(row["stream_variance"])))
+    numbers = ("branch_variance", "stream_variance")
+    lost = (row for row in done.history if not all(math.isfinite(float(row[name])) for name in numbers))
+    if (bad := next(lost, None)) is not None:
         done.outcome, done.outcome_step = "diverged", int(bad["step"])
         done.outcome_reason = f"the {bad['stack']}'s stream has a variance that is not finite"
         return done

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from relearn.methods.fit_arguments import scalar_loss
 from relearn.methods.pgd import ascend, attack_mode, random_starts
 
 Loss = Callable[..., Tensor]
@@ -63,7 +64,7 @@ class AdversarialGradient:
         """Write the gradient of ``loss(model(x + δ*), *rest)`` for ``batch = (x, *rest)`` to the parameters; returns the loss."""
         images, *rest = batch
         worst = self.perturb(model, lambda logits: loss(logits, *rest), images)
-        value = loss(model(worst), *rest)
+        value = scalar_loss(loss(model(worst), *rest))
         value.backward()
         return value.detach()
 

@@ -89,7 +89,14 @@ def share(batch: Batch, rank: int, size: int) -> list[Any]:
     if count < size:
         raise ValueError(f"data: a batch of {count} rows, allowed are at least {size}, one a process")
     part = slice(rank * count // size, (rank + 1) * count // size)
-    return [item[part] if isinstance(item, Tensor) else tuple(t[part] for t in item) for item in batch]
+    return [cut(item, part) for item in batch]
+
+
+def cut(item: Any, part: slice) -> Any:
+    """The given rows of a tensor, or of each tensor of a tuple or list; anything else has no rows and stays."""
+    if isinstance(item, (tuple, list)):
+        return tuple(cut(each, part) for each in item)
+    return item[part] if isinstance(item, Tensor) else item
 
 
 def _to(item: Any, device: torch.device) -> Any:

@@ -68,6 +68,8 @@ def beam_search(
     """
     if beam < 1:
         raise ValueError(f"beam: {beam} (allowed: at least 1)")
+    if not len(source):
+        return []
     a, b = max_length
     limits = ((source != PAD).sum(1) * a + b).floor().long()
     if int(limits.min()) < 1:

@@ -126,7 +126,8 @@ class Epic(Detector):
             gradients = residuals(points, labels, weight)
             for label in np.unique(y):
                 rows = np.flatnonzero((y == label) & keep)
-                apart = gradients[rows][:, None] - gradients[rows]
-                drop = isolated(torch.linalg.vector_norm(apart, dim=2), share_of(self.fraction, len(rows)))
+                own = gradients[rows]
+                apart = torch.cdist(own, own, compute_mode="donot_use_mm_for_euclid_dist")
+                drop = isolated(apart, share_of(self.fraction, len(rows)))
                 keep[rows[drop.cpu().numpy()]] = False
         return keep

@@ -35,6 +35,7 @@ from relearn.methods.adversarial_base import AdversarialBase, Field, require_pos
 from relearn.methods.augmentation import Augment
 from relearn.methods.batch_source import Batch, pixels
 from relearn.methods.fit import Loss, Source, plain_gradient
+from relearn.methods.fit_arguments import scalar_loss
 
 
 class Replayed:
@@ -88,7 +89,7 @@ class FreeAT(AdversarialBase):
         with self.space.inside(model, batch) as field:
             delta = self._placed(field)
             kept = self._before()
-            value = loss(field.output(delta), *batch[1:])
+            value = scalar_loss(loss(field.output(delta), *batch[1:]))
             value.backward()
             if kept is not None:
                 _set_states(kept)

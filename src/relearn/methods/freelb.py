@@ -88,7 +88,7 @@ class FreeLB(AdversarialBase):
             if self.watch:
                 self.watch(t, place)
             with masks.again() if t else masks.drawing(), self._once(model, t):
-                value = objective(place) / self.passes
+                value = scalar_loss(objective(place)) / self.passes
                 value.backward()
             total, gradient = total + value.detach(), field.gradient()
             if t + 1 < self.passes:

@@ -21,6 +21,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from relearn.methods.batch_source import cut, rows
+
 Gradient = Callable[[nn.Module, Callable[..., Tensor], Sequence[Any]], Tensor]
 
 
@@ -44,14 +46,13 @@ class GradientAccumulation:
 
     def __call__(self, model: nn.Module, loss: Callable[..., Tensor], batch: Sequence[Any]) -> Tensor:
         """The loss of the whole batch, detached; a batch with fewer rows than parts is split into single rows."""
-        first = batch[0] if isinstance(batch[0], Tensor) else batch[0][0]
-        rows = len(first)
-        shares = _as_many(min(rows, len(self.strategies)), model)
+        count = rows(batch)
+        shares = _as_many(min(count, len(self.strategies)), model)
         total: Tensor | None = None
         for index, strategy in enumerate(self.strategies[:shares]):
-            start, end = index * rows // shares, (index + 1) * rows // shares
-            weight = (end - start) / rows
-            value = strategy(model, _weighted(loss, weight), [_cut(item, start, end) for item in batch])
+            start, end = index * count // shares, (index + 1) * count // shares
+            weight = (end - start) / count
+            value = strategy(model, _weighted(loss, weight), [cut(item, slice(start, end)) for item in batch])
             total = value if total is None else total + value
         assert total is not None
         return total
@@ -93,9 +94,3 @@ def _weighted(loss: Callable[..., Tensor], weight: float) -> Callable[..., Tenso
         return loss(*given) * weight
 
     return weighted
-
-
-def _cut(item: Any, start: int, end: int) -> Any:
-    if isinstance(item, torch.Tensor):
-        return item[start:end]
-    return tuple(one[start:end] for one in item)

@@ -160,6 +160,10 @@ class _Synchronised(nn.modules.batchnorm._BatchNorm):
             return nn.functional.batch_norm(
                 input, self.running_mean, self.running_var, self.weight, self.bias, own, 0.0, self.eps
             )
+        given = input.dtype
+        input = (
+            input.float() if given in (torch.bfloat16, torch.float16) else input
+        )  # a count needs more digits
         others = [axis for axis in range(input.dim()) if axis != 1]
         shape = [1, -1, *[1] * (input.dim() - 2)]
         count = add_up(torch.tensor(float(input.numel() // input.shape[1]), dtype=input.dtype))
@@ -176,7 +180,7 @@ class _Synchronised(nn.modules.batchnorm._BatchNorm):
         result = centred * (variance + self.eps).rsqrt().view(shape)
         if self.affine:
             result = result * self.weight.view(shape) + self.bias.view(shape)
-        return result
+        return result.to(given)
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -80,12 +80,14 @@ def train(
         epochs, lr, weight_decay, milestones: as in :func:`relearn.methods.transfer.fine_tune`; a batch is a whole part.
 
     Raises:
-        ValueError: ``parts`` below 1, or no set.
+        ValueError: ``parts`` below 1, no set, or a head without a bias.
     """
     if parts < 1:
         raise ValueError(f"parts is {parts}; allowed: an integer >= 1")
     if not sets:
         raise ValueError("sets: found none; allowed: at least one")
+    if head.bias is None:
+        raise ValueError("head: found no bias, allowed: a linear layer with one")
     known: dict[tuple[tuple[bytes, int], ...], int] = {}
     points: list[tuple[Tensor, Tensor]] = []
     place = torch.empty(len(sets), parts, dtype=torch.long)
@@ -111,7 +113,7 @@ def train(
     real = x.new_zeros(size, len(points))
     for p, (features, labels) in enumerate(points):
         x[: len(labels), p], y[: len(labels), p], real[: len(labels), p] = features, labels, 1
-    weight, bias = (one.detach().to(x.dtype) for one in (head.weight, cast(Tensor, head.bias)))
+    weight, bias = (one.detach().to(x.dtype) for one in (head.weight, head.bias))
     heads = Heads(weight.expand(len(points), 1, *weight.shape), bias.expand(len(points), 1, len(bias)))
     fitted = fit(
         heads,

@@ -221,7 +221,7 @@ class _Worst:
         self.losses: Tensor | None = None
 
     def see(self, z: Tensor, logits: Tensor, losses: Tensor) -> None:
-        wrong = logits.argmax(1) != self.labels
+        wrong = (logits.argmax(1) != self.labels) | logits.isnan().any(1)  # to argmax, NaN is the largest
         if self.losses is None:
             self.fooled, self.losses = wrong, losses
             return

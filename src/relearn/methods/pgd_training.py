@@ -31,6 +31,7 @@ from torch import Tensor, nn
 
 from relearn.methods.adversarial_base import AdversarialBase, frozen_running_statistics
 from relearn.methods.fit import Loss, plain_gradient
+from relearn.methods.fit_arguments import scalar_loss
 
 
 @dataclass
@@ -49,11 +50,14 @@ class PGDTraining(AdversarialBase):
             delta = self.start(field)
             for t in range(self.passes - 1):
                 with masks.again() if t else masks.drawing(), frozen_running_statistics(model):
-                    value = loss(field.output(delta), *rest)
-                    (gradient,) = torch.autograd.grad(value, field.point)
+                    value = scalar_loss(loss(field.output(delta), *rest))
+                    (gradient,) = torch.autograd.grad(value, field.point, allow_unused=True)
+                if gradient is None:
+                    allowed = "a loss of the network's output at X + δ"
+                    raise ValueError(f"loss: does not depend on the perturbed inputs (allowed: {allowed})")
                 delta = self.ascend(field, delta, gradient)
             with masks.again() if self.passes > 1 else masks.drawing():
-                value = loss(field.output(delta), *rest)
+                value = scalar_loss(loss(field.output(delta), *rest))
                 value.backward()
             field.gradient()
             field.finish()

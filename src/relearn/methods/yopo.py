@@ -46,6 +46,7 @@ from relearn.methods.adversarial_base import (
     require_positive_int,
 )
 from relearn.methods.fit import Loss, plain_gradient
+from relearn.methods.fit_arguments import scalar_loss
 
 STEPS = ("divided", "whole")
 LISTS = ("blocks", "layers", "layer", "h")
@@ -90,7 +91,9 @@ class YOPO(AdversarialBase):
             for t in range(self.passes):
                 with masks.again() if t else masks.drawing(), frozen_running_statistics(model if t else None):
                     value = (
-                        shallow.through(lambda d: loss(field.output(d), *batch[1:]), delta, field)
+                        scalar_loss(
+                            shallow.through(lambda d: loss(field.output(d), *batch[1:]), delta, field)
+                        )
                         / self.passes
                     )
                     value.backward()

@@ -309,8 +309,10 @@ def stepped(
 
     Args:
         steps: each value in ascending order, with the share of bootstrap draws up to and including it.
-        freedom: number of clusters less 1, for the expanded percentiles.
+        freedom: number of clusters less 1, for the expanded percentiles; with none the interval has no ends.
     """
+    if freedom < 1:
+        return Interval(estimate, -math.inf, math.inf, freedom, steps=tuple(steps))
     tail = expanded_level(int(freedom) + 1, confidence)
     low, high = (
         next((value for value, reach in steps if reach >= level - 1e-12), steps[-1][0])

@@ -38,6 +38,7 @@ RESOURCE_FAULTS = (
 
 
 STAGED = ".staged-"
+STARTS_WITHIN_S = 60.0  # a new folder is locked at once; an older one without a lock was left by a kill
 
 
 class Busy(RuntimeError):
@@ -132,9 +133,13 @@ def staged(target: Path) -> Iterator[Path]:
     Raises:
         OSError: the disk refuses.
     """
-    for left in target.glob(f"{STAGED}[0-9]*"):
-        if lock_is_free(left / "lock"):
-            shutil.rmtree(left)
+    for left in target.glob(f"{STAGED}*"):
+        with contextlib.suppress(FileNotFoundError):  # another call has renamed or removed it
+            unlocked = left.name.startswith(f"{STAGED}new-")
+            if lock_is_free(left / "lock") and not (
+                unlocked and time.time() - left.stat().st_mtime < STARTS_WITHIN_S
+            ):
+                shutil.rmtree(left)
     made = Path(tempfile.mkdtemp(prefix=STAGED + "new-", dir=target))
     with Lock(made / "lock"):
         folder = made.rename(target / f"{STAGED}{os.getpid()}")  # gets this name only once it is locked

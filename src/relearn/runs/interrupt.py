@@ -8,9 +8,9 @@ is. A second SIGINT ends it at once: files are replaced by rename, so none can b
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import sys
 import threading
 from types import FrameType
 
@@ -51,7 +51,11 @@ def install_signal_handlers() -> None:
             number,
         )  # set before the line is printed: its reader may signal again
         if first:
-            sys.stderr.write(f"{signal.Signals(number).name}: stopping at the next safe point\n")
+            line = f"{signal.Signals(number).name}: stopping at the next safe point\n"
+            with contextlib.suppress(
+                OSError
+            ):  # not sys.stderr: the main thread may be writing to it, and it is not reentrant
+                os.write(2, line.encode())
             signal.setitimer(signal.ITIMER_REAL, GRACE_S)
 
     def force(number: int, frame: FrameType | None) -> None:

@@ -221,6 +221,8 @@ class Server:
             with contextlib.suppress(OSError):
                 job.connection.send(warm.REFUSED + str(error).encode())
             self._forget(job)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            return
         with contextlib.suppress(OSError):  # own process group; set by both, in any order
             os.setpgid(job.pid or 0, job.pid or 0)
         if job.pid == 0:
