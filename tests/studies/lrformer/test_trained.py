@@ -73,7 +73,7 @@ def test_reproduced_over_all_attentions_and_depths(study):
     decides = [one for one in found.parts if one.decides]
     assert len(decides) == 2 * 2 * 3 and not found.missing
     assert {one.verdict for one in decides} == {"reproduced"}
-    assert len(found.parts) == 4 * (2 + 2 + 1 + len(pretend.SETS) + 1)
+    assert len(found.parts) == 4 * (2 + 2 + 1 + 1 + len(pretend.SETS) + 1)
 
 
 def test_the_numbers_are_paired_by_seed_and_set(tmp_path):
@@ -158,6 +158,10 @@ def test_the_controls_are_shown_and_do_not_decide(tmp_path):
     bounded, free = (part(claim, name.format(more)) for more in ("", ", no last norm"))
     assert (bounded.verdict, free.verdict) == ("contradicted", "reproduced")
     assert not (bounded.decides or free.decides)
+    spread = part(
+        claim, "dot products, 12 blocks, patches pooled: variance of the GP on the way out in pixels"
+    )
+    assert not spread.decides and spread.unit == "" and spread.notes[0].startswith("seed 0: 0.")
 
 
 @pytest.mark.parametrize("step", ["train_vision", "evaluate_uncertainty"])

@@ -10,8 +10,9 @@ Two criteria are judged for each attention and depth that was run:
   by set and averaged over the sets that both have. The AUROC for each set, and that of the Gaussian process's own variance, are
   reported in addition.
 
-Two controls that pool the patches, with and without LayerNorm behind the last block, are reported in addition. Behind this norm features
-are bounded, and without class token and norm they grow with the distance in pixels.
+Two controls that pool the patches, with and without LayerNorm behind the last block, are reported in addition, and so is the variance of
+the Gaussian process along the rays in pixels. Behind this norm features are bounded, and without class token and norm they grow with the
+distance in pixels. The variance shows how far the features are from the data's; entropy depends on the logits, too.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ STEP = "evaluate_uncertainty"
 ATTENTIONS = {"dot": "dot products", "lrsa": "LRSA"}
 CONTROLS = {"mean": "patches pooled", "mean_no_norm": "patches pooled, no last norm"}
 ENTROPY, VARIANCE = "entropy", "gp_variance"
+SPREAD, OF_SPREAD = "variance of the GP on the way out in pixels", ("variance", "")
 FEATURES, PIXELS = "features", "pixels"
 
 BySet = Mapping[str, float]
@@ -50,10 +52,15 @@ def gp_is_distance_aware(evidence: Evidence) -> Finding:
                 parts[title] = _rise(evidence, title, *gp, space)
                 beside.append(_rise(evidence, f"{title}, dense head", *dense, space, decides=False))
             ours, theirs = (_detection(evidence, where, ENTROPY) for _, where in (gp, dense))
+            beside.append(
+                _rise(evidence, f"{name}: {SPREAD}", *gp, PIXELS, quantity=OF_SPREAD, decides=False)
+            )
             for control, way in CONTROLS.items():
-                title = f"{name}, {way}: entropy on the way out in pixels"
                 where = place(f"{attention}_gp_{control}", depth)
+                title = f"{name}, {way}: entropy on the way out in pixels"
                 beside.append(_rise(evidence, title, *where, PIXELS, decides=False))
+                title = f"{name}, {way}: {SPREAD}"
+                beside.append(_rise(evidence, title, *where, PIXELS, quantity=OF_SPREAD, decides=False))
             parts[f"{name}: AUROC"] = _apart(f"{name}: AUROC, GP - dense", gp[0], dense[0], ours, theirs)
             for one in _sets((ours, theirs)):
                 title = f"{name}: AUROC against {one}, GP - dense"
@@ -89,9 +96,17 @@ def _depths(evidence: Evidence, variant: str) -> list[int]:
 
 
 def _rise(
-    evidence: Evidence, words: str, name: str, where: Where, space: str, *, decides: bool = True
+    evidence: Evidence,
+    words: str,
+    name: str,
+    where: Where,
+    space: str,
+    *,
+    quantity: tuple[str, str] = ("entropy_nats", "nats"),
+    decides: bool = True,
 ) -> Comparison | None:
-    """Mean entropy at the greatest distance minus that at the smallest, by seed."""
+    """The mean of a quantity (its column and unit) at the greatest distance minus that at the smallest, by seed."""
+    column, unit = quantity
     near: dict[int, float] = {}
     far: dict[int, float] = {}
     notes = []
@@ -100,10 +115,11 @@ def _rise(
         path = [row for row in run.rows("distance.csv") if row["space"] == space]
         path.sort(key=lambda row: float(row["distance"]))
         if len(path) > 1:
-            near[run.seed], far[run.seed] = (float(path[at]["entropy_nats"]) for at in (0, -1))
-            grows = [float(b["entropy_nats"]) >= float(a["entropy_nats"]) for a, b in pairwise(path)]
+            near[run.seed], far[run.seed] = (float(path[at][column]) for at in (0, -1))
+            grows = [float(b[column]) >= float(a[column]) for a, b in pairwise(path)]
+            ends = " ".join([f"{near[run.seed]:.3f} to {far[run.seed]:.3f}", *([unit] if unit else [])])
             notes.append(
-                f"seed {run.seed}: {near[run.seed]:.3f} to {far[run.seed]:.3f} nats at {path[-1]['distance']:g} deviations, "
+                f"seed {run.seed}: {ends} at {path[-1]['distance']:g} deviations, "
                 f"rises or stays in {sum(grows)} of {len(grows)} steps"
             )
     return difference(
@@ -111,7 +127,7 @@ def _rise(
         Sample(name, far, folders(runs)),
         Sample(name, near, folders(runs)),
         Above(0.0),
-        unit="nats",
+        unit=unit,
         role=classified.STEP,
         decides=decides,
         notes=notes,
