@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from relearn.layers.l2_attention import central_token
+from relearn.layers.on_device import wide
 from relearn.layers.self_attention import check_mask, merge, with_bias
 
 Logits = Literal["dot_product", "l2"]
@@ -133,8 +134,7 @@ class CrossAttention(nn.Module):
         centre = central_token(keys, seen, False).detach()
         k = self._split(linear(keys - centre, self.k.weight))
         q = self._split(self.q(x) - self.k(centre))
-        wide = k.float() if k.dtype in (torch.float16, torch.bfloat16) else k
-        return q, k, (wide * wide).sum(-1).unsqueeze(-2) / -2, seen
+        return q, k, wide(k).square().sum(-1).unsqueeze(-2) / -2, seen
 
     def _check(self, name: str, x: Tensor, width: int) -> None:
         if x.dim() != 3 or x.shape[2] != width or x.shape[1] == 0:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from relearn.layers.on_device import wide
 from relearn.layers.self_attention import SelfAttention
 from relearn.maths.l2_bounds import bound_inf, bound_two
 
@@ -129,8 +130,7 @@ class L2Attention(SelfAttention):
             rest = self.split(self.q(centre)) @ inner
         else:
             v, rest = self.split(self.v(near)), self.split(self.v(centre))
-        wide = k.float() if k.dtype in (torch.float16, torch.bfloat16) else k
-        bias = (wide * wide).sum(-1).unsqueeze(-2) / -2
+        bias = wide(k).square().sum(-1).unsqueeze(-2) / -2
         if self.training and self.dropout:  # with dropout, the weights of a row do not sum to 1
             return q, k, bias, v + rest, None
         return q, k, bias, v, rest

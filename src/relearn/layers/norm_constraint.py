@@ -58,6 +58,7 @@ from torch.nn.utils import parametrize
 from relearn.layers.on_device import wide
 from relearn.maths.conv_bounds import conv_bound
 from relearn.maths.norms import CONVOLUTIONS, PADDING_MODES, conv_operator_norm, spectral_norm
+from relearn.maths.operator_norm import flattened_is_exact
 
 METHODS = ("upper", "power")
 ITERATIONS, FIRST_STEPS, FIRST_RESIDUAL = 5, 1_000, 1e-7
@@ -338,7 +339,7 @@ def map_of(
     if blocks != 1 and weight.dim() != 2:
         raise ValueError(f"blocks: found {blocks} for a weight of {weight.dim()} axes, allowed: 1")
     if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d) and weight is layer.weight:
-        if separate_windows(layer) and layer.groups == 1:
+        if flattened_is_exact(layer):
             return Rows()
         axes = len(layer.kernel_size)
         if size is None:
@@ -353,13 +354,6 @@ def map_of(
             sizes, tuple(layer.stride), padding, tuple(layer.dilation), layer.groups, layer.padding_mode
         )
     return Diagonal() if weight.dim() < 2 else Rows(blocks)
-
-
-def separate_windows(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> bool:
-    """Whether the windows of a convolution neither overlap nor reach into padding, so that each is multiplied by the flattened kernel."""
-    spans = [d * (k - 1) + 1 for d, k in zip(layer.dilation, layer.kernel_size)]
-    padded = max(spans) > 1 if layer.padding == "same" else layer.padding != "valid" and any(layer.padding)
-    return not padded and all(s >= n for s, n in zip(layer.stride, spans))
 
 
 def _size(parts: Tensor) -> Tensor:

@@ -38,7 +38,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from relearn.layers.norm_constraint import Rows, separate_windows, weight_of
+from relearn.layers.norm_constraint import Rows, weight_of
+from relearn.layers.on_device import wide
+from relearn.maths.operator_norm import separate_windows
 
 ITERATIONS = 20
 
@@ -74,8 +76,7 @@ class OrthonormalConstraint(nn.Module):
         self.bound, self.map, self.iterations = float(bound), Rows(blocks), iterations
 
     def forward(self, weight: Tensor) -> Tensor:
-        wide = weight.float() if weight.dtype in (torch.float16, torch.bfloat16) else weight
-        matrices = self.map.view(wide)
+        matrices = self.map.view(wide(weight))
         return (self.bound * orthonormal(matrices, self.iterations)).reshape(weight.shape).to(weight.dtype)
 
     def right_inverse(self, weight: Tensor) -> Tensor:

@@ -49,12 +49,14 @@ def flattened_is_exact(layer: Affine) -> bool:
     This holds for linear layers, and for ungrouped convolutions whose windows neither overlap nor reach into padding: each
     window is then multiplied by that matrix, and no input is in two windows.
     """
-    if isinstance(layer, nn.Linear):
-        return True
+    return isinstance(layer, nn.Linear) or (layer.groups == 1 and separate_windows(layer))
+
+
+def separate_windows(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> bool:
+    """Whether the windows of a convolution neither overlap nor reach into padding, so that each is multiplied by the flattened kernel."""
     spans = [d * (k - 1) + 1 for d, k in zip(layer.dilation, layer.kernel_size)]
-    padded = layer.padding == "same" and max(spans) > 1
-    padded = padded or (not isinstance(layer.padding, str) and any(layer.padding))
-    return layer.groups == 1 and not padded and all(s >= n for s, n in zip(layer.stride, spans))
+    padded = max(spans) > 1 if layer.padding == "same" else layer.padding != "valid" and any(layer.padding)
+    return not padded and all(s >= n for s, n in zip(layer.stride, spans))
 
 
 def changing(network: nn.Module) -> str:

@@ -46,7 +46,6 @@ from relearn.layers.norm_constraint import (
     ITERATIONS,
     NormConstraint,
     constrain_norm,
-    separate_windows,
     weight_of,
 )
 from relearn.layers.orthonormal_constraint import OrthonormalConstraint, constrain_orthonormal
@@ -54,6 +53,7 @@ from relearn.layers.random_feature_gp import RandomFeatureGP
 from relearn.layers.scalar import Scale
 from relearn.layers.scaled_residual import ScaledResidual
 from relearn.layers.weighted_residual import WeightedResidual
+from relearn.maths.operator_norm import separate_windows
 from relearn.models import lipschitz_rules
 from relearn.models.cross_windows import CrossShapedAttention
 from relearn.models.lipschitz_bound import RULES, NetworkBound, lipschitz_bound
