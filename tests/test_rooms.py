@@ -100,6 +100,7 @@ SHARED_METHODS = {
             ".freelb",
         ),
         ".batch_source",
+        ".fit_arguments",
     )
 }
 

@@ -84,7 +84,11 @@ class Story:
             os.environ.setdefault(JOBS_WRITE_TO, "log")
 
     def tell(self, record: LogRecord) -> None:
-        """Take one record."""
+        """Take one record. The thread that draws the foot reads the same state under the same lock."""
+        with self.screen.lock:
+            self._tell(record)
+
+    def _tell(self, record: LogRecord) -> None:
         if self.silent and record.levelno < ERROR:
             return
         if self.fallback is not None:

@@ -469,3 +469,9 @@ def test_a_store_that_was_edited_is_refused(store: Path) -> None:
     parquet_file.write(store / "runs.parquet", columns, parquet_file.json_columns(table))
     with pytest.raises(record.RecordError, match="edited, its content does not match its sha256"):
         from_store(store, [COUNT])
+
+
+def test_a_set_among_several_paths_is_refused_and_none_is_left_out(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    with ExitStack() as stack, pytest.raises(ValueError, match="found a folder among 2 paths"):
+        adopt.open_records([store, tmp_path / "more"], stack)

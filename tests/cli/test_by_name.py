@@ -2,8 +2,10 @@
 
 import argparse
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import webbrowser
@@ -144,16 +146,47 @@ def test_reproduce_starts_snakemake_in_the_root(
 ) -> None:
     seen: list[tuple[list[str], Path]] = []
 
-    def run(words: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+    def run(words: list[str]) -> int:
         seen.append((words[1:], Path.cwd()))
-        return subprocess.CompletedProcess(words, 3)
+        return 3
 
-    monkeypatch.setattr(reproduce.subprocess, "run", run)
+    monkeypatch.setattr(reproduce, "_until_it_ends", run)
     assert cli.main(["reproduce", *words]) == 3
     assert seen == [(["-m", "snakemake", *command], checkout)]
     said = capsys.readouterr().err
     assert f"$ snakemake {' '.join(command)}\n" in said
     assert words == ["all"] or "with their inputs" in said
+
+
+ENGINE = """
+import signal, sys, time
+from pathlib import Path
+def end(number, frame):
+    time.sleep(0.7)  # checkpoints, the last import, the lock
+    Path(sys.argv[1]).write_text(signal.Signals(number).name)
+    sys.exit(1)
+signal.signal(signal.SIGINT, end)
+signal.signal(signal.SIGTERM, end)
+print("ready", flush=True)
+time.sleep(60)
+"""
+STARTER = """
+import sys
+from relearn.cli.reproduce import _until_it_ends
+sys.exit(_until_it_ends([sys.executable, "-c", sys.argv[1], sys.argv[2]]))
+"""
+
+
+@pytest.mark.parametrize(("name", "group", "status"), [("SIGINT", True, 130), ("SIGTERM", False, 143)])
+def test_an_interrupted_engine_is_waited_for(name: str, group: bool, status: int, tmp_path: Path) -> None:
+    """Ctrl-C reaches the whole group, `kill` the one process; the engine cleans up in both cases."""
+    done = tmp_path / "done"
+    words = [sys.executable, "-c", STARTER, ENGINE, str(done)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as started:
+        assert started.stdout is not None and started.stdout.readline() == "ready\n"
+        (os.killpg if group else os.kill)(started.pid, signal.Signals[name])
+        assert started.wait(timeout=30) == status
+    assert done.read_text() == name
 
 
 def test_what_is_not_planned_at_a_scale_is_not_started(

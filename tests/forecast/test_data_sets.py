@@ -94,3 +94,16 @@ def test_a_run_whose_data_is_there_is_not_refused(
     monkeypatch.setenv("RELEARN_MIRROR", str(tmp_path))
     folders = [folder for folder, job in small.items() if job.study == "lrformer"]
     assert start.start(parameters.load("params.yaml", scale="small"), folders, {}, cores=1).refusal == ""
+
+
+@pytest.mark.parametrize("name", ["https_proxy", "ALL_PROXY", "all_proxy"])
+def test_behind_a_proxy_no_host_is_called_unreachable(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = data_sets.DataSet(*["x"] * len(data_sets.DataSet._fields))._replace(
+        status=data_sets.DOWNLOAD, source="https://nowhere.invalid/x"
+    )
+    for one in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(one, raising=False)
+    monkeypatch.setattr(data_sets, "_answers", lambda host: False)
+    assert data_sets.unreachable([wanted]) == [wanted]
+    monkeypatch.setenv(name, "http://proxy.invalid:1")
+    assert data_sets.unreachable([wanted]) == []

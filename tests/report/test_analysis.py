@@ -111,3 +111,12 @@ def test_folded_runs_unfold_to_the_same_runs() -> None:
         )
         assert len(lines) < len(runs)
         assert sorted(unfolded.stdout.split()) == sorted(runs)
+
+
+def test_a_number_that_rounds_to_a_thousand_has_no_exponent() -> None:
+    assert [claims_formats.three(value) for value in (999.4, 999.7, -999.7, 1e6)] == [
+        "999",
+        "1,000",
+        "-1,000",
+        "1e+06",
+    ]

@@ -226,3 +226,8 @@ def test_a_caption_names_the_data_behind_the_runs_and_the_machines_behind_their_
     free = replace(loaded["zhu2022.table4.1"], caption="A caption.")
     assert artefacts.expand_rows(free, known).caption == "A caption. Data here: text: python."
     assert artefacts.expand_rows(free, known[:3]).caption == "A caption."
+
+
+def test_latex_keeps_signs_that_the_default_encoding_would_change():
+    found = latex.escape('2w <= 256, a > b | "c"')
+    assert found == r"2w \textless{}= 256, a \textgreater{} b \textbar{} ''c''"

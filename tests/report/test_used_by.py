@@ -72,17 +72,17 @@ def test_claims_and_numbers_come_from_the_last_rendering(used_by: UsedBy, tmp_pa
         both = [judged | {"id": claim, "runs": [folder]}, judged | {"id": "other", "runs": ["runs/y"]}]
         text = json.dumps({"scale": "mini", "claims": both})
         (tmp_path / "claims.json").write_text(text)
-        head = "artefact,row,column,unit,mean,paper,published_code"
+        head = "artefact,row,column,unit,mean,paper,published_code,deviation"
         cell = "zhu2022.table2.2,deep_knn,defence_success,fraction"
-        table.write_text(f"{head}\n{cell},{mean},,0.9\n")
+        table.write_text(f"{head}\n{cell},{mean},,0.9,\n")
         return used_by.of(tmp_path, train(), folder)
 
     first = render("one", "0.5")
     name = ("zhu2022.table2.2", "deep_knn", "defence_success", "fraction")
-    assert (first.claims, first.numbers) == (("one",), {name: (0.5, 0.9)})
+    assert (first.claims, first.numbers) == (("one",), {name: (0.5, 0.9, None)})
     assert first.rendered_ms == (tmp_path / "claims.json").stat().st_mtime_ns // 1_000_000
     again = render("another_name", "0.25")
-    assert (again.claims, again.numbers) == (("another_name",), {name: (0.25, 0.9)})
+    assert (again.claims, again.numbers) == (("another_name",), {name: (0.25, 0.9, None)})
     (tmp_path / "claims.json").write_text('{"claims": [')
     assert used_by.of(tmp_path, train(), folder).claims == ()
 
@@ -92,16 +92,16 @@ def test_a_member_has_its_own_numbers(used_by: UsedBy, tmp_path: Path) -> None:
     (tmp_path / "claims.json").write_text('{"scale": "mini", "claims": []}')
     cell = "zhu2022.table2.2,deep_knn,defence_success,fraction"
     (tmp_path / "tables/a.csv").write_text(
-        f"artefact,row,column,unit,mean,paper,published_code\n{cell},0.5,0.9,\n"
+        f"artefact,row,column,unit,mean,paper,published_code,deviation\n{cell},0.5,0.9,,-0.4\n"
     )
     (tmp_path / "tables/a.victims.csv").write_text(
         f"artefact,row,column,unit,member,mean,published_code\n{cell},DPN92,0.25,0.75\n{cell},ResNet18,1,\n"
     )
     name = ("zhu2022.table2.2", "deep_knn", "defence_success", "fraction")
-    assert used_by.of(tmp_path, train(), "runs/x").numbers == {name: (0.25, 0.75)}
+    assert used_by.of(tmp_path, train(), "runs/x").numbers == {name: (0.25, 0.75, -0.5)}
     other = train({**DEFENDED, "victim": "ResNet18"})
     assert used_by.of(tmp_path, other, "runs/x").numbers == {
-        name: (0.5, 0.9)
+        name: (0.5, 0.9, -0.4)
     }  # of it alone nothing is printed
 
 

@@ -42,3 +42,13 @@ def test_what_a_child_process_says_is_in_the_log(
     print("afterwards")
     assert log.read_text() == "from below\nfrom Python\n"
     assert capfd.readouterr().out == "afterwards\n"
+
+
+def test_a_log_that_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(console.WRITE_TO, "log")
+    (tmp_path / "logs/one.log").mkdir(parents=True)
+    assert cli.main(words(tmp_path)) in (3, 4)
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1 and "one.log" in said and "Traceback" not in said

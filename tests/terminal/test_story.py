@@ -365,3 +365,13 @@ def test_quiet_and_verbose_are_obeyed(engine: Callable[..., Engine]) -> None:
     verbose = engine(verbose=True)
     verbose.log("Building DAG of jobs...")
     assert verbose.lines == ["Building DAG of jobs..."]
+
+
+def test_records_are_taken_under_the_lock_of_the_thread_that_draws(
+    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = engine()
+    owned: list[bool] = []
+    monkeypatch.setattr(run.story, "_tell", lambda record: owned.append(run.story.screen.lock._is_owned()))
+    run.log("anything")
+    assert owned == [True] and not run.story.screen.lock._is_owned()

@@ -76,10 +76,13 @@ def test_a_tag_holds_whole_entries_that_can_be_distinguished() -> None:
 
 def test_a_cell_is_named_with_its_unit_once() -> None:
     found = names.cells(
-        {("t", "row", "acc*", "fraction"): (0.75, 0.5), ("t", "r", "seconds", "seconds"): (2, 1)}
+        {("t", "row", "acc*", "fraction"): (0.75, 0.5, 0.25), ("t", "r", "seconds", "seconds"): (2, 1, None)}
     )
     assert found["published/t/row/acc__frac"] == 0.5 and found["deviation/t/row/acc__frac"] == 0.25
     assert found["measured/t/r/seconds"] == 2
+    assert (
+        "deviation/t/r/seconds" not in found
+    )  # of another machine, for example: the table shows none, either
 
 
 SETTINGS = {

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relearn.runs import spool
-from relearn.tracking import points
+from relearn.tracking import points, rendered
 from relearn.tracking import run_view as tracked
 from relearn.tracking.names import PREFIX
 
@@ -132,3 +132,20 @@ def test_a_fingerprint_changes_with_all_that_is_shown(tmp_path: Path) -> None:
     writer = spool.Spool(path)
     writer.begin(START, fresh=False)
     assert seen(path).fingerprint() not in prints | {run.fingerprint()}
+
+
+def test_several_passes_are_counted_together():
+    first = tracked.Summary(created=3, updated=1, problems=["gone since"], statuses={"RUNNING": 3})
+    last = tracked.Summary(updated=2, unchanged=3, statuses={"FINISHED": 3})
+    found = tracked.in_all(first, last)
+    assert (found.created, found.updated, found.unchanged, found.problems) == (3, 3, 3, [])
+    assert found.statuses == {"FINISHED": 3}
+
+
+def test_of_the_tables_only_the_files_of_members_are_left_out(tmp_path):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    for name in ("a.csv", "a.md", "a.accuracy.csv", "a.accuracy.md", "a.victims.csv"):
+        (folder / name).write_text("")
+    found = [path.name for path, place in rendered._files(tmp_path) if place == "tables"]
+    assert sorted(found) == ["a.accuracy.csv", "a.accuracy.md", "a.csv", "a.md"]

@@ -27,7 +27,7 @@ pytestmark = [
 def test_a_person_finds_the_cell_of_a_table_at_once() -> None:
     finished(0)
     finished(1, labels={**LABELS, "attack": "feature_collision"})
-    cell = {("zhu2022.table2.2", "deep_knn", "defence_success", "fraction"): (0.75, 0.5)}
+    cell = {("zhu2022.table2.2", "deep_knn", "defence_success", "fraction"): (0.75, 0.5, 0.25)}
     shown = Shown(
         artefacts=("table 2.2", "figure 2.5"),
         cells=("table 2.2, Deep k-NN, DPN92", "figure 2.5, Convex polytope, DPN92"),
@@ -107,7 +107,9 @@ def test_another_rendering_adds_its_numbers_and_the_latest_counts() -> None:
     finished(0)
     name = ("zhu2022.table2.2", "deep_knn", "defence_success", "fraction")
     for measured, at in ((0.75, 1000), (0.5, 2000), (0.5, 2000)):
-        shown = Shown(numbers={name: (measured, 0.25)}, claims=(f"claim{at}",), rendered_ms=at)
+        shown = Shown(
+            numbers={name: (measured, 0.25, measured - 0.25)}, claims=(f"claim{at}",), rendered_ms=at
+        )
         result = tracking.import_spool(ROOT, used_by=shown)
     assert result.unchanged == 1
     (run,) = stored()
@@ -195,8 +197,8 @@ def write_rendering(effect: float) -> None:
     (ROOT / "tables/zhu2022.table2.2.md").write_text("| a |")
     (ROOT / "tables/zhu2022.table2.2.seeds.csv").write_text("artefact,row,column,unit,member,mean\n")
     (ROOT / "tables/zhu2022.table2.2.csv").write_text(
-        "artefact,row,column,unit,mean,paper,published_code\n"
-        "zhu2022.table2.2,deep_knn,defence_success,fraction,0.75,,1.0\n"
+        "artefact,row,column,unit,mean,paper,published_code,deviation\n"
+        "zhu2022.table2.2,deep_knn,defence_success,fraction,0.75,,1.0,-0.25\n"
         "zhu2022.table2.2,none,defence_success,fraction,0.75,,\n"
     )
 

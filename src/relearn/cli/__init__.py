@@ -118,8 +118,12 @@ def _step(study: Study, argv: list[str]) -> int:
 
     if not processes.leads():
         args.log = None
-    with console.to_log_alone(args.log):
-        return exits.run_guarded(f"{study.name} {name}", call)
+
+    def logged() -> int:
+        with console.to_log_alone(args.log):
+            return exits.run_guarded(f"{study.name} {name}", call)
+
+    return exits.run_guarded(f"{study.name} {name}", logged)
 
 
 def _parse(

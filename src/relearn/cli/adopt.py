@@ -12,7 +12,6 @@ it sees the same state.
 Instead of a folder, the files that `run.sh` of a pack wrote into home/ can be given (`relearn pack`). They are unpacked and adopted
 in the same way, together with the checkpoints from which unfinished runs resume. Weights that stayed on the other machine are
 listed, not reported as missing: their run counts as done until a pending job needs them.
-
 A published set (results/published/<scale>) can be given, too: a record that fits is taken where no fitting record is here, and the
 others are counted. A published set has no weights, which count as left on the other machine, and no data, which is prepared first.
 
@@ -83,6 +82,8 @@ def open_records(given: Sequence[Path], stack: contextlib.ExitStack) -> Path:
     for path in given:
         if not path.exists():
             raise FileNotFoundError(f"{path}: no such file or folder")
+        if len(given) > 1 and path.is_dir():
+            raise ValueError(f"{path}: found a folder among {len(given)} paths, allowed: one folder alone")
     if len(given) == 1 and given[0].suffix != parts.SUFFIX and not is_store(given[0]):
         if given[0].is_file():
             raise ValueError(f"{given[0]}: found a file, allowed: a folder of records, or files home.*.part")
@@ -115,6 +116,7 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
         if folder and not whole:
             make_data(folder, plan)
         coming, fitting, faults = chosen(folder, plan, whole and not torn)
+        faults = [one for one in faults if not (folder and any(fault.endswith(one) for fault in torn))]
         for path, found in coming.items():
             place(found, Path(path).parent)
         resumable, strange = (0, "") if folder is None else place_unfinished(folder, plan, fitting)
@@ -133,9 +135,8 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
         print(f"left out: {strange}", file=sys.stderr)
     if resumable:
         print(f"{resumable} unfinished runs resume from their checkpoints")
-    print(
-        f"adopted {len(coming)} records, {len(fitting) - len(coming)} were here; `snakemake -n` says what is left to do"
-    )
+    there = len(fitting) - len(coming)
+    print(f"adopted {len(coming)} records, {there} were here; `snakemake -n` says what is left to do")
     return exit_codes.DATA if torn else 0
 
 
@@ -157,9 +158,8 @@ def make_data(folder: Path, plan: Sequence[Job]) -> None:
         if status == exit_codes.SIGINT:
             raise KeyboardInterrupt
         if status or record.read(job.folder)["outputs"] != found["outputs"]:
-            why = (
-                f"not made, see {job.logs[0]}" if status else "left out, its bytes are not the published ones"
-            )
+            differ = "left out, its bytes are not the published ones"
+            why = f"not made, see {job.logs[0]}" if status else differ
             print(f"{job.folder}: {why}", file=sys.stderr)
             shutil.rmtree(job.folder, ignore_errors=True)
 

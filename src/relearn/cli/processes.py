@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+PRINTED = (2, 3, 5)  # exit statuses with which a process has printed what is wrong, and that it has again
 SIGNALLED = 128  # exit status of a process that a signal has ended, less the signal's number
 
 
@@ -78,6 +79,8 @@ def launch(args: argparse.Namespace, argv: list[str]) -> int:
             elastic_launch(config, sys.executable)(*words)
         except ChildFailedError as error:
             rank, first = error.get_first_failure()
+            if first.exitcode in PRINTED:  # the process has said what is wrong
+                return int(first.exitcode)
             raise RuntimeError(
                 f"process {rank} of {count} ended with status {first.exitcode}; the same command resumes the run"
             ) from None

@@ -376,4 +376,6 @@ def code_of_report() -> str:
     own.append("relearn.report.figures.claims_forest")  # which no other module of the report imports
     modules = [*own, *(f"relearn.studies.{study.name}.claims" for study in studies)]
     modules += [module for study in studies for module in study.figures.values()]
-    return " ".join([code_version(*modules), *(digest(report / name) for name in PAGE)])
+    # which of the commands' modules decide what is counted and how the page is put together
+    commands = [Path(__file__), Path(__file__).with_name("planned_runs.py")]
+    return " ".join([code_version(*modules), *map(digest, [*(report / name for name in PAGE), *commands])])

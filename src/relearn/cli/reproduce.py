@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import signal
 import subprocess
 import sys
+from typing import Any
 
 from relearn.cli import targets
 from relearn.cli.targets import Target
@@ -77,4 +79,29 @@ def _snakemake(args: argparse.Namespace, names: list[str]) -> int:
     words += ["--dry-run"] if args.dry_run else []
     words += ["--", *names] if names else []
     print(f"$ {shlex.join(words)}", file=sys.stderr, flush=True)
-    return subprocess.run([sys.executable, "-m", *words], check=False).returncode
+    return _until_it_ends([sys.executable, "-m", *words])
+
+
+SIGNALLED = 128
+
+
+def _until_it_ends(command: list[str]) -> int:
+    """Run the engine and return its exit status. It is waited for when interrupted, too: it saves checkpoints and unlocks.
+
+    A terminal sends Ctrl-C to both; SIGTERM is passed on.
+    """
+    asked: list[int] = []
+    with subprocess.Popen(command) as engine:
+
+        def note(number: int, _: Any) -> None:
+            asked.append(number)
+            if number == signal.SIGTERM:
+                engine.send_signal(number)
+
+        before = {one: signal.signal(one, note) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            status = engine.wait()
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+    return SIGNALLED + asked[0] if asked and status else status

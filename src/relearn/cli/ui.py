@@ -8,6 +8,7 @@ kept; the others get safe defaults.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import os
 import socket
@@ -55,18 +56,21 @@ def main(args: argparse.Namespace) -> int:
         raise TrackingError(
             f"{uri.split('://')[0]} store: it has its own server, open that one; only sqlite is allowed"
         )
-    where = args.root or track.roots()
     track.check(args.root)
-    if not track.anything(where) and not file.exists():
-        raise FileNotFoundError(
-            f"no runs in {', '.join(map(str, where)) or 'results/'} and no {file.name}: start it in the root of the checkout,"
-            " after the first run, or name --root"
-        )
-    if where:
-        imported = tracking.import_spool(where, uri, used_by=track.used_by())
-        print(f"relearn ui: {imported}", flush=True)
-    else:
-        connection.open_store(uri)
+    with contextlib.ExitStack() as stack:
+        where = [track.open_root(one, stack) for one in args.root or track.roots()]
+        if not track.anything(where) and not file.exists():
+            named = ", ".join(map(str, args.root or where)) or "results/"
+            raise FileNotFoundError(
+                f"no runs in {named} and no {file.name}: start it in the root of the checkout, after the first run, or name --root"
+            )
+        if where:
+            imported = tracking.import_spool(where, uri, used_by=track.used_by())
+            for problem in imported.problems:
+                print(f"relearn ui: {problem}", file=sys.stderr)
+            print(f"relearn ui: {imported}", flush=True)
+        else:
+            connection.open_store(uri)
     port = free_port(args.host, args.port)
     address = f"http://{f'[{args.host}]' if ':' in args.host else args.host}:{port}"
     print("\n".join(addresses(address, connection.MlflowClient(uri))), flush=True)

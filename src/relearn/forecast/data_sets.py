@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from relearn.data.cache import cache_folder, private_folder
 
@@ -94,10 +95,7 @@ def words(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 def unreachable(sets: Iterable[DataSet]) -> list[DataSet]:
     """The sets to be downloaded whose host does not respond; none if a proxy is configured, as hosts cannot be checked then."""
-    if any(
-        os.environ.get(name)
-        for name in ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy")
-    ):
+    if getproxies().keys() & {"http", "https", "all"}:
         return []
     return [
         one for one in sets if one.status == DOWNLOAD and not _answers(urlsplit(one.source).hostname or "")

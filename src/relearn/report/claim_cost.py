@@ -25,16 +25,8 @@ class Ancestry:
             folder = ahead.pop()
             if folder not in found:
                 found[folder] = self.runs[folder]
-                ahead += [one for one in self._reads(found[folder]) if one in self.runs]
+                ahead += [one for one in found[folder].sources if one in self.runs]
         return [found[folder] for folder in sorted(found)]
-
-    @staticmethod
-    def _reads(run: Run) -> Iterable[str]:
-        for files in (run.record.get("inputs") or {}).values():
-            for file in files:
-                _, mark, tail = str(file["path"]).rpartition(f"/{ROOT}")
-                if mark:
-                    yield f"{ROOT}{tail.rpartition('/')[0]}"
 
 
 def cost_of_claim(claim: Claim, ancestry: Ancestry) -> dict[str, float]:

@@ -83,7 +83,7 @@ def _number(value: float, form: str) -> str:
 
 def three(value: float) -> str:
     """Three significant digits, without an exponent below a million."""
-    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
+    return f"{value:,.0f}" if 999.5 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
 def format_claimed(part: Comparison | Exact | None) -> str:

@@ -69,7 +69,16 @@ LATIN = {
     "ß": r"\ss{}",
     "ï": r"\"i",
 }
-ACTIVE = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+ACTIVE = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    # other letters in the default encoding
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",
+}
 
 
 def escape(plain: str) -> str:

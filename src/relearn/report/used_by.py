@@ -33,7 +33,9 @@ class Use:
     artefacts: tuple[str, ...] = ()
     cells: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
-    numbers: Mapping[tuple[str, str, str, str], tuple[float, float]] = field(default_factory=dict)
+    numbers: Mapping[tuple[str, str, str, str], tuple[float, float, float | None]] = field(
+        default_factory=dict
+    )
     rendered_ms: int = 0  # time of the rendering, in milliseconds since 1970
 
 
@@ -93,7 +95,7 @@ class UsedBy:
         study, step = str(what["study"]), str(what["step"])
         labels = {str(key): str(value) for key, value in what["labels"].items()}
         cells: dict[str, None] = {}
-        found: dict[tuple[str, str, str, str], tuple[float, float]] = {}
+        found: dict[tuple[str, str, str, str], tuple[float, float, float | None]] = {}
         for place in self._places.get((study, step), ()):
             if not all(matches(where, study, step, labels) for where in place.filters):
                 continue
@@ -151,14 +153,20 @@ def _row_name(place: _Place, labels: Mapping[str, str]) -> tuple[str, str]:
 
 def _numbers(
     place: _Place, row: str, cells: Mapping[tuple[str, ...], Mapping[str, str]], member: str
-) -> dict[tuple[str, str, str, str], tuple[float, float]]:
-    """Measured and published value: the member's own, otherwise the whole cell's; none if either is missing."""
+) -> dict[tuple[str, str, str, str], tuple[float, float, float | None]]:
+    """Measured and published value: the member's own, otherwise the whole cell's; none if either is missing.
+
+    Their deviation follows if the whole cell has one, that is, if the two are comparable.
+    """
     name = (place.artefact.id, row, place.column.id)
+    comparable = bool(cells.get(name, {}).get("deviation"))
     for key in ((*name, member), name):
         cell = cells.get(key, {})
         beside = cell.get("paper") or cell.get("published_code")
         if beside and cell.get("mean"):
-            return {(*name, place.column.unit): (float(cell["mean"]), float(beside))}
+            measured, published = float(cell["mean"]), float(beside)
+            away = measured - published if comparable else None
+            return {(*name, place.column.unit): (measured, published, away)}
     return {}
 
 

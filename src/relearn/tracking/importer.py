@@ -52,7 +52,7 @@ from relearn.tracking.connection import one_line, open_store
 from relearn.tracking.names import PREFIX
 from relearn.tracking.note import NOTE
 from relearn.tracking.points import batches, contradicts
-from relearn.tracking.run_view import STALE_S, Source, Summary, Tracked, UsedBy, sources, tracked
+from relearn.tracking.run_view import STALE_S, Source, Summary, Tracked, UsedBy, in_all, sources, tracked
 from relearn.tracking.store import TrackingError, artifact_folder, database, store_uri
 
 # MLflow accepts 1000 entities per call, at most 100 of them parameters or tags
@@ -95,10 +95,11 @@ def follow(
 ) -> Summary:
     """Import repeatedly until `stop()` is true, then once more; after an error, print one line and start with a new importer."""
     importer: Importer | None = None
+    done = Summary()
     while not stop():
         try:
             importer = importer or Importer(root, uri, used_by)
-            importer.run()
+            done = in_all(done, importer.run())
         except (TrackingError, Busy, OSError) as error:
             print(f"relearn track: {error}; trying again", file=sys.stderr, flush=True)
             importer = None
@@ -108,9 +109,9 @@ def follow(
             time.sleep(min(0.2, interval_s))
     if importer is not None:
         with contextlib.suppress(TrackingError, Busy, OSError):
-            importer.run()
-            return importer.run()  # updates runs that the last pass has put into a group
-    return import_spool(root, uri, used_by=used_by)
+            done = in_all(done, importer.run())
+            return in_all(done, importer.run())  # updates runs that the last pass has put into a group
+    return in_all(done, import_spool(root, uri, used_by=used_by))
 
 
 class Importer:

@@ -78,17 +78,17 @@ def with_unit(name: str, unit: str) -> str:
     return allowed_name(name if not ending or name.endswith((ending, unit)) else f"{name}_{ending}")
 
 
-def cells(numbers: Mapping[tuple[str, str, str, str], tuple[float, float]]) -> dict[str, float]:
+def cells(numbers: Mapping[tuple[str, str, str, str], tuple[float, float, float | None]]) -> dict[str, float]:
     """Metrics ``measured/…``, ``published/…`` and ``deviation/…`` for table cells.
 
     Args:
-        numbers: maps artefact, row, column and unit to the measured and the published value.
+        numbers: maps artefact, row, column and unit to the measured value, the published one, and the deviation if the table shows one.
     """
     found: dict[str, float] = {}
-    for (artefact, row, column, unit), (measured, published) in numbers.items():
+    for (artefact, row, column, unit), (measured, published, deviation) in numbers.items():
         name = with_unit(f"{artefact}/{row}/{column}", unit)
         found |= {f"measured/{name}": measured, f"published/{name}": published}
-        found[f"deviation/{name}"] = measured - published
+        found |= {} if deviation is None else {f"deviation/{name}": deviation}
     return found
 
 

@@ -111,7 +111,7 @@ def _coverage(file: Path) -> Iterator[tuple[str, float]]:
 
 def _cells(folder: Path) -> dict[str, float]:
     """Metrics of all cells that have a measured and a published value."""
-    found = {}
+    found: dict[tuple[str, str, str, str], tuple[float, float, float | None]] = {}
     for file in sorted(folder.glob("*.csv")):
         with file.open(encoding="utf-8", newline="") as lines:
             table = csv.DictReader(lines)
@@ -121,7 +121,8 @@ def _cells(folder: Path) -> dict[str, float]:
                 beside = "member" not in line and (line["paper"] or line["published_code"])
                 if beside and line["mean"]:
                     name = (line["artefact"], line["row"], line["column"], line["unit"])
-                    found[name] = (float(line["mean"]), float(beside))
+                    away = line.get("deviation")
+                    found[name] = (float(line["mean"]), float(beside), float(away) if away else None)
     return names.cells(found)
 
 
@@ -130,7 +131,6 @@ def _files(root: Path) -> Iterator[tuple[Path, str]]:
     yield from ((root / name, "") for name in PAGES if (root / name).is_file())
     yield from ((path, "figures") for path in sorted((root / "figures").glob("*.png")))
     folder = root / "tables"
-    tables = {path.name: path for path in sorted([*folder.glob("*.csv"), *folder.glob("*.md")])}
-    for name, path in tables.items():
-        if f"{name.rsplit('.', 2)[0]}.csv" not in tables:  # leave out the files with a table's members
+    for path in sorted([*folder.glob("*.csv"), *folder.glob("*.md")]):
+        if path.with_suffix(".md").is_file():  # a file with a table's members has none
             yield path, "tables"

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,7 +35,7 @@ class Use(Protocol):
     @property
     def claims(self) -> Iterable[str]: ...
     @property
-    def numbers(self) -> Mapping[tuple[str, str, str, str], tuple[float, float]]: ...
+    def numbers(self) -> Mapping[tuple[str, str, str, str], tuple[float, float, float | None]]: ...
     @property
     def rendered_ms(self) -> int: ...
 
@@ -126,6 +126,12 @@ class Summary:
         counts += f", {self.unchanged} unchanged"
         statuses = ", ".join(f"{number} {status}" for status, number in sorted(self.statuses.items()))
         return counts + (f" ({statuses})" if statuses else "")
+
+
+def in_all(before: Summary, last: Summary) -> Summary:
+    """What several passes did together; unchanged runs, statuses and problems are those that the last one found."""
+    names = ("created", "updated", "replaced", "deleted_by_hand")
+    return replace(last, **{name: getattr(before, name) + getattr(last, name) for name in names})
 
 
 def sources(root: Path) -> tuple[list[Source], list[str]]:

@@ -174,4 +174,4 @@ def number(
 def _short(value: float, percent: bool) -> str:
     if percent:
         return f"{100 * value:.3g}%"
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.3g}"
+    return f"{value:,.0f}" if 999.5 <= abs(value) < 1e7 else f"{value:.3g}"

@@ -96,7 +96,7 @@ def todo(jobs: Sequence[NodeJob]) -> tuple[list[NodeJob], list[NodeJob]]:
 
     for job in jobs:
         found = job.finished_record()
-        if found is None or any(changed(path, sha) for path, sha in _inputs(job, found)):
+        if found is None or any(changed(path, sha) for path, sha in _inputs(found)):
             left.append(job)
             made |= dict.fromkeys(job.outputs, "")
             continue
@@ -105,7 +105,7 @@ def todo(jobs: Sequence[NodeJob]) -> tuple[list[NodeJob], list[NodeJob]]:
     return done, left
 
 
-def _inputs(job: NodeJob, found: Record) -> list[tuple[str, str]]:
+def _inputs(found: Record) -> list[tuple[str, str]]:
     """Path and sha256 of each input, as recorded."""
     return [(one["path"], one["sha256"]) for many in found["inputs"].values() for one in many]
 
