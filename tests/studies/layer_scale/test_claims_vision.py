@@ -448,6 +448,13 @@ def test_a_larger_layer_scale_of_class_attention_changes_nothing_else(step):
         family.settings_of(**{"of" if tried else "suite": "class_token"}, **tried, variant=name, depth="24")
         for name in ("class_attention", "class_attention_1e-1")
     )
+    longer = family.settings_of(
+        **{"of" if tried else "suite": "class_token"},
+        **tried,
+        variant="class_attention_1e-1_longer",
+        depth="24",
+    )
+    assert longer == {**larger, "epochs": 4 * larger["epochs"]}
     assert larger["network"].pop("class_epsilon") == 0.1 and larger == plain
     assert plain["network"]["epsilon"] == 1e-5
 

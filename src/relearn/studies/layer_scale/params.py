@@ -68,6 +68,7 @@ ClassToken = Literal[
     "from_start_longer",
     "class_attention_longer",
     "class_attention_1e-1",
+    "class_attention_1e-1_longer",
 ]
 """Where the class token enters. Controls: ``_patch4`` has patches of four pixels a side, ``_longer`` four times the epochs,
 ``_1e-1`` LayerScale from 0.1 in the class-attention layers."""

@@ -47,7 +47,7 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
             )
             if scheme["class_token"] == "class_attention":
                 scheme["class_layers"] = class_tokens["layers"]
-                scheme |= {"class_epsilon": float(LARGER[1:])} if variant.endswith(LARGER) else {}
+                scheme |= {"class_epsilon": float(LARGER[1:])} if LARGER in variant else {}
             if pixels:
                 sizes = {**sizes, "patch_size": int(pixels)}
         network = {

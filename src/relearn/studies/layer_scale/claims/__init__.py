@@ -165,8 +165,9 @@ def class_attention_helps(evidence: Evidence) -> Finding:
         ("_patch4", ", patches of 4 pixels"),
         ("_longer", ", four times the epochs"),
         ("_1e-1", ", LayerScale from 0.1 in class attention"),
+        ("_1e-1_longer", ", LayerScale from 0.1 in class attention, four times the epochs"),
     ):
-        ours, theirs = f"class_attention{control}", f"from_start{control.removesuffix('_1e-1')}"
+        ours, theirs = f"class_attention{control}", f"from_start{control.replace('_1e-1', '')}"
         for depth in sorted({*depths(evidence, suite, ours), *depths(evidence, suite, theirs)}):
             name = f"{depth} blocks: class attention - class token from the start{words}"
             part = _difference(evidence, name, ours, theirs, depth, suite)
