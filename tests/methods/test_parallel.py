@@ -559,5 +559,7 @@ def test_statistics_in_half_precision_are_those_of_single_precision(dtype):
     wide = images.float()
     expected = nn.functional.batch_norm(wide, None, None, net.weight, net.bias, True)
     assert found.dtype == dtype
-    assert torch.equal(found, expected.to(dtype)) or float((found - expected).detach().abs().max()) < 0.02
+    assert (
+        float((found - expected).detach().abs().max()) < 0.02
+    )  # half a unit in the last place of bfloat16 at 4
     torch.testing.assert_close(net.running_mean, 0.1 * wide.mean((0, 2, 3)), rtol=1e-5, atol=0)

@@ -17,6 +17,7 @@ import sys
 from typing import Any
 
 from relearn.cli import targets
+from relearn.cli.processes import SIGNALLED
 from relearn.cli.targets import Target
 
 ALL = "all"
@@ -80,9 +81,6 @@ def _snakemake(args: argparse.Namespace, names: list[str]) -> int:
     words += ["--", *names] if names else []
     print(f"$ {shlex.join(words)}", file=sys.stderr, flush=True)
     return _until_it_ends([sys.executable, "-m", *words])
-
-
-SIGNALLED = 128
 
 
 def _until_it_ends(command: list[str]) -> int:

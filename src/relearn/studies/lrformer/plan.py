@@ -17,7 +17,7 @@ POOLED: dict[str, dict[str, Any]] = {
     "mean_no_norm": {"class_token": "mean", "final_norm": False},
 }
 """What a variant's name says behind attention and head: the head reads the mean of the patches instead of the class token, and without
-LayerNorm behind the last block. Controls: without this norm alone an image far from the data can have features far from the data's."""
+LayerNorm behind the last block. Controls: only without this norm can an image far from the data have features far from the data's."""
 PRETRAINED = "_pretrained"
 """Behind the name of a variant that starts from weights pre-trained on ImageNet."""
 DEEP = "12"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,9 +56,9 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
                 folders = " ".join(run.folder for run in runs)
                 if values:
                     mean = student_mean(values)
-                    ends = (
-                        (mean.low, mean.high) if math.isfinite(mean.high) else (mean.estimate,) * 2
-                    )  # one seed
+                    ends = (mean.low, mean.high)
+                    if len(values) == 1:
+                        ends = (mean.estimate, mean.estimate)
                     numbers = (int(depth), mean.estimate, *ends, len(values), *lost, level, folders)
                     found.append(dict(zip(FIELDS, (column.id, row.id, *numbers))))
     return found
