@@ -19,7 +19,7 @@ from ...params.rules import (
 
 S = "freelb"
 RUNS, OWN, COMPARED = f"{S}.finetune.runs", f"{S}.encoders", f"{S}.max_loss_increase.tasks"
-D = f"{S}.finetune.decisive"
+D, A = f"{S}.finetune.decisive", f"{S}.finetune.second_encoder"
 RUN: dict[str, Any] = {
     "encoder": "roberta",
     "name": "acceptability",
@@ -116,6 +116,11 @@ RANGES: dict[str, Range] = {
     f"{D}.tuning_seeds": ([[3], [100, 101]], [[], [-1], [5, 5]]),
     f"{D}.rates": ([[], [1.0e-3, 2.0e-3]], [[2.0e-3, 1.0e-3], [0], 1.0]),
     f"{D}.radii": ([[1.0], [0.5, 3.0]], [[], [3.0, 1.0], [0]]),
+    f"{A}.tasks": ([[]], [["Cola"], ["acceptability", "acceptability"], "acceptability"]),
+    f"{A}.pretrain_seed": ([0, 7], [-1, 1.0]),
+    f"{A}.seeds": COUNT,
+    f"{A}.rates": ([[1.0e-3], [1.0e-3, 2.0e-3]], [[], [2.0e-3, 1.0e-3], [0], 1.0]),
+    f"{A}.methods": ([["vanilla"], ["freelb", "pgd_as_freelb"]], [[], ["pgd_as"], ["pgd", "pgd"], "pgd"]),
     f"{S}.finetune.mask": (["always", "start"], ["never", True]),
     RUNS: (
         [

@@ -16,8 +16,6 @@ from relearn.params.types import (
     Count,
     Distinct,
     Distinct0,
-    Heads,
-    Layers,
     Length,
     NotNegative,
     Positive,
@@ -25,14 +23,14 @@ from relearn.params.types import (
     Rising0,
     SamplesOrAll,
     Section,
+    Seed,
     Seeds,
     Share,
     Steps,
     StepsOrNone,
-    Vocabulary,
-    Width,
 )
 from relearn.params.vision import Betas
+from relearn.studies.freelb.params_encoders import Encoders, PretrainEncoder, Schedule, TextCorpus
 from relearn.studies.freelb.params_images import Images, TrainImagesAdversarially, radius
 from relearn.studies.freelb.plan import COMPARED
 from relearn.studies.freelb.plan.members import COMPARED_ENCODER
@@ -76,62 +74,11 @@ Method = Literal[
     "yopo_2_whole",
     "yopo_3_whole",
 ]
-Schedule = Literal["linear", "cosine", "constant"]
+SecondMethod = Literal[Method, "pgd_as_freelb"]
 Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")]
 NameOrNone = Annotated[str, Field(pattern="^([a-z][a-z0-9_]*)?$")]
 MOST_MEMBERS = 100
 Methods = Distinct[Method]
-
-
-class TextCorpus(Section):
-    dataset: Literal["imdb", "pydoc_topics"]
-    samples: SamplesOrAll
-
-
-class EncoderSizes(Section):
-    """An encoder.
-
-    ``checkpoint`` is a name on the Hugging Face hub or a folder; "" means that an encoder of these sizes is pretrained here. The
-    smallest vocabulary, 261, contains all bytes and the special tokens.
-    """
-
-    checkpoint: str
-    layers: Layers
-    dim: Width
-    embedding_dim: Width
-    heads: Heads
-    ffn: Width
-    dropout: Share
-    attention_dropout: Share
-    vocabulary: Annotated[Vocabulary, Field(ge=261)]
-    max_length: Annotated[Length, Field(ge=8)]
-
-    @check
-    def _heads(self) -> Iterator[Conflict]:
-        if not self.checkpoint and self.dim % self.heads:
-            yield "dim", f"found {self.dim}, allowed: multiples of heads = {self.heads}"
-
-
-class Encoders(Section):
-    roberta: EncoderSizes
-    albert: EncoderSizes
-    bert: EncoderSizes
-
-
-class PretrainEncoder(Section):
-    mlm_probability: Annotated[float, Field(gt=0, le=1)]
-    steps: Steps
-    warmup_steps: StepsOrNone
-    batch_size: BatchSize
-    lr: Positive
-    weight_decay: NotNegative
-    betas: Betas
-    adam_eps: Positive
-    schedule: Schedule
-    clip_norm: NotNegative
-    evaluations: Count
-
-    _warmup = at_most("warmup_steps", "steps")
 
 
 class FineTuning(Section):
@@ -211,6 +158,25 @@ class Decisive(Section):
     radii: Rising[Positive]
 
 
+class SecondEncoder(Section):
+    """Decisive runs that are repeated on a RoBERTa pretrained with another seed, as controls; no tasks: none.
+
+    ``seeds`` is the number of seeds. Every method tries ``rates`` (and the radii of ``decisive``) with the same tuning seeds, also the
+    controls for the number of updates; only ``pgd_as_freelb`` has FreeLB's choice.
+    """
+
+    tasks: Distinct0[Name]
+    pretrain_seed: Seed
+    seeds: Count
+    rates: Rising[Positive]
+    methods: Distinct[SecondMethod]
+
+    @check
+    def _methods(self) -> Iterator[Conflict]:
+        if "pgd_as_freelb" in self.methods and "freelb" not in self.methods:
+            yield "methods", "found pgd_as_freelb without freelb, allowed: with freelb, whose choice it has"
+
+
 class FineTune(Section):
     betas: Betas
     adam_eps: Positive
@@ -221,6 +187,7 @@ class FineTune(Section):
     free_at_rate: Annotated[Positive, Field(le=1)]
     mask: Literal["always", "start"]
     decisive: Decisive
+    second_encoder: SecondEncoder
     runs: Annotated[list[FineTuning], Field(min_length=1, max_length=LONGEST_LIST)]
 
     @check
@@ -250,6 +217,10 @@ class FineTune(Section):
             if name not in ready:
                 text = f"allowed: runs of {COMPARED_ENCODER} without init_from and joint_tasks: {', '.join(ready) or 'none'}"
                 yield ("decisive", "tasks", index), f"found {name}, {text}"
+        for index, name in enumerate(self.second_encoder.tasks):
+            if name not in self.decisive.tasks:
+                text = f"found {name}, allowed: those of decisive: {', '.join(self.decisive.tasks) or 'none'}"
+                yield ("second_encoder", "tasks", index), text
 
 
 class MaxLossIncrease(Section):
@@ -323,6 +294,12 @@ class FreeLB(Section):
                     f"found {seed}, allowed: none of seeds",
                 )
         most = len(self.seeds)
+        second = self.finetune.second_encoder
+        if second.tasks and second.pretrain_seed == self.seeds[0]:
+            text = f"found {second.pretrain_seed}, allowed: another one than seeds[0], the first encoder's"
+            yield "finetune.second_encoder.pretrain_seed", text
+        if second.tasks and second.seeds > most:
+            yield "finetune.second_encoder.seeds", f"found {second.seeds}, allowed: at most the {most} seeds"
         if own.other_seeds > most:
             text = f"found {own.other_seeds}, allowed: at most the {most} seeds; 0 = all"
             yield "finetune.decisive.other_seeds", text

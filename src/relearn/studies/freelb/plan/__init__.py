@@ -18,6 +18,7 @@ from relearn.studies.freelb.plan.members import (
     merged_names,
     seeds_of,
 )
+from relearn.studies.freelb.plan.second_encoder import repeated
 from relearn.studies.freelb.plan.settings import (
     OFTEN,
     finetune_settings,
@@ -45,12 +46,18 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     recipes = {(run["encoder"], run["name"]): run for run in common["runs"]}
     used = sorted({encoder for encoder, _ in recipes})
 
+    def pretrain_seeds(encoder: str) -> list[int]:
+        second = common["second_encoder"]
+        again = encoder == COMPARED_ENCODER and bool(second["tasks"])
+        return [*seeds[:1], *[second["pretrain_seed"]] * again]
+
     # The fine-tunings of all seeds start from the same encoder, as they would from a published checkpoint.
     pretrain = planned(
         step="pretrain_encoder",
         folder="{encoder}",
         cells=[{"encoder": name} for name in used if not encoders[name]["checkpoint"]],
         seeds=seeds[:1],
+        cell_seeds=pretrain_seeds,
         settings=lambda encoder: pretrain_settings(own, encoder),
         modules=[f"relearn.data.{own['corpus']['dataset']}"],
         outputs={"history": "history.csv", "encoder": "encoder.safetensors"},
@@ -236,4 +243,5 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
         **{family.step: family for family in families},
         "tune_finetune": tune,
         **{f"finetune_{group}_members": family for group, family in further.items()},
+        **repeated(own, pretrain, tune, finetune, increase),
     }

@@ -9,6 +9,8 @@ from typing import Any
 from relearn.studies.family import Family
 
 COMPARED_ENCODER = "roberta"
+SECOND = "second_encoder"
+"""Folder and end of the label ``task`` of runs on the encoder that ``finetune.second_encoder`` pretrains."""
 ARC = ("arc_easy", "arc_challenge")
 """The two sets of questions that ARC-Merge joins."""
 GLUE = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli")

@@ -42,7 +42,8 @@ def strategy_settings(name: str, recipe: Mapping[str, Any], common: Mapping[str,
     ``freelb_fresh`` draws new dropout masks in every pass. ``freelb_wide`` and ``freelb_fresh_wide`` multiply radius, step size and
     start norm by ``wide``: the attack with a shared mask is stronger than with fresh masks, so each may need its own radius.
     ``freelb_fresh_as_freelb`` has the rate and radius that ``freelb`` chooses: the control for a comparison of methods that each choose.
-    The methods of :data:`OFTEN` have the rate and radius that the method behind them chooses.
+    The methods of :data:`OFTEN` have the rate and radius that the method behind them chooses; on the second encoder they search
+    themselves. ``pgd_as_freelb``, which is run there only, is PGD at the rate and radius that ``freelb`` chooses there.
     ``yopo_n`` takes n inner steps of size ``step_size`` / n, and ``yopo_n_whole`` n inner steps of size ``step_size``.
     """
     kind = strategy_of(name)
@@ -68,7 +69,7 @@ def strategy_settings(name: str, recipe: Mapping[str, Any], common: Mapping[str,
 
 def strategy_of(name: str) -> str:
     """The key of STRATEGIES behind a method of params.yaml."""
-    return name.partition("_")[0] if name.startswith(("freelb", "yopo")) else OFTEN.get(name, name)
+    return name.partition("_")[0] if name.startswith(("freelb", "yopo", "pgd")) else OFTEN.get(name, name)
 
 
 def strategy_modules(name: str) -> list[str]:
