@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from relearn.cli.docs import ROOT, material
 from relearn.report import claims, coverage, published, table
 from relearn.report.artefacts import Artefact
 from relearn.report.artefacts import load as load_artefacts
 from relearn.report.claims import Section
 from relearn.report.quantities import Evidence
 from relearn.report.runs import load
+from relearn.report.site.material import Site
 from relearn.studies.study import all_studies
 
 from ..studies.poisoning import fake_settings
@@ -144,3 +146,11 @@ def gradinit(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     from ..studies.gradinit import fake_records as pretend_gradinit
 
     return evidence_of(pretend_gradinit.Chapter().write(tmp_path_factory.mktemp("gradinit")))
+
+
+@pytest.fixture(scope="session")
+def site() -> Site:
+    """The material of the site: all studies with the published scale mini."""
+    made = material(ROOT, ["mini"])
+    assert isinstance(made, Site)
+    return made

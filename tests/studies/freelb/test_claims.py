@@ -373,6 +373,43 @@ def test_increases_on_a_task_that_vanilla_did_not_learn(tmp_path):
     assert claim.verdict == "reproduced" and [one.decides for one in claim.parts].count(False) == 4
 
 
+def test_at_equal_loss_only_samples_of_about_the_same_loss_count(tmp_path):
+    """PGD's increases are smaller because its losses are; on the two samples of about the same loss they are larger."""
+    increases_of(tmp_path, freelb=2e-4, pgd=1e-4, vanilla=3e-4)
+    rows = [  # id, loss of FreeLB and of PGD, increase of FreeLB and of PGD
+        *(("a", 1.0, 1.25, 0.2, 0.3), ("b", 0.5, 0.4, 0.1, 0.4)),
+        *(("c", 1.0, 1.26, 9.0, 0.1), ("d", 1.0, 0.0, 9.0, 0.0), ("e", 0.3, 0.3, 9.0, "")),
+    ]
+    written = [
+        {"id": name, "reference": reference, "model": model, "increase_nats": rise, "loss_nats": loss}
+        for reference in ("freelb", "pgd")
+        for name, *numbers in rows
+        for model, loss, rise in (("freelb", *numbers[::2]), ("pgd", *numbers[1::2]))
+    ]
+    for seed in SEEDS:
+        for rival in ("pgd", "pgd_as_freelb"):
+            labels = {"encoder": "roberta", "task": "rte_second_encoder", "rival": rival}
+            metrics = {
+                f"increase_{one}_{ref}_nats": 0.2 for one in ("freelb", "pgd") for ref in ("freelb", "pgd")
+            }
+            files = {"increases.csv": written}
+            pretend.write_run(
+                tmp_path, step="max_loss_increase", labels=labels, metrics=metrics, files=files, seed=seed
+            )
+    claim = judged(tmp_path, "smallest_max_increase")
+    assert (claim.verdict, claim.provisional, len(claim.parts)) == ("contradicted", False, 4 + 8)
+    for ball, rival in (
+        ("freelb", "pgd"),
+        ("pgd", "pgd"),
+        ("freelb", "pgd_as_freelb"),
+        ("pgd_as_freelb",) * 2,
+    ):
+        name = f"rte, second encoder, radii of {ball}: freelb - {rival}"
+        (equal,) = (part for part in claim.parts if part.name == f"{name}, at equal loss")
+        assert not equal.decides and equal.interval.estimate == pytest.approx(-0.2)  # median of -0.1 and -0.3
+        assert f"{2 * len(SEEDS)} samples whose larger loss is at most 1.25 times the smaller" in equal.notes
+
+
 def test_a_method_that_was_not_probed_is_missing(tmp_path):
     increases_of(tmp_path, freelb=1e-4, vanilla=3e-4)
     claim = judged(tmp_path, "smallest_max_increase")
@@ -508,8 +545,27 @@ def test_the_controls_of_the_updates_are_shown_and_do_not_decide(tmp_path):
     assert claim.main.among == 2  # FreeAT was chosen, by the result, as the better of two rivals
     shown = {part.name: part.interval.estimate for part in claim.parts if not part.decides}
     assert shown.pop("rte: freelb - free_at_as_often_as_freelb") == pytest.approx(0.05)
+    assert shown.pop("rte: free_at - free_at_as_often_as_freelb") == pytest.approx(0.15)
     assert shown.pop("rte: vanilla_as_often_as_free_at - vanilla") == pytest.approx(0.05)
     assert set(shown) == {part.name for part in plain.parts if not part.decides}
+
+
+def test_a_second_encoder_is_shown_and_does_not_decide(tmp_path):
+    """FreeLB loses on the encoder that decides and wins on the other one, where FreeAT needs its updates."""
+    scores = {"vanilla": 0.6, "freelb": 0.8, "pgd": 0.7, "free_at": 0.9}
+    again = {"vanilla": 0.6, "freelb": 0.9, "pgd": 0.7, "free_at": 0.8, "free_at_as_often_as_freelb": 0.65}
+    pretend.several(tmp_path, "rte", **scores)
+    pretend.several(tmp_path, "rte_second_encoder", **again)
+    claim = judged(tmp_path, "freelb_beats_pgd")
+    assert (claim.verdict, claim.main.name) == ("contradicted", "rte: freelb - the better of pgd and free_at")
+    shown = {part.name: part.interval.estimate for part in claim.parts if not part.decides}
+    assert shown == pytest.approx(
+        {
+            "rte, second encoder: freelb - the better of pgd and free_at": 0.1,
+            "rte, second encoder: freelb - free_at_as_often_as_freelb": 0.25,
+            "rte, second encoder: free_at - free_at_as_often_as_freelb": 0.15,
+        }
+    )
 
 
 def test_masks_are_compared_at_the_better_radius_of_each(tmp_path):

@@ -168,6 +168,37 @@ def test_the_controls_of_the_updates_differ_in_their_number_only() -> None:
         )
 
 
+def test_the_second_encoder_repeats_a_task_with_the_same_search_for_every_method_and_control() -> None:
+    """Its runs read its own encoder and search; PGD as FreeLB reads FreeLB's search and differs from PGD in nothing else."""
+    families, own = plan(SMALL, "small"), SMALL["freelb"]["finetune"]
+    second, seeds = own["second_encoder"], {str(seed) for seed in own["decisive"]["tuning_seeds"]}
+    pretrain = families["pretrain_encoder"]
+    tune, trained, probed = (
+        families[f"{step}_second_encoder"] for step in ("tune", "finetune", "max_loss_increase")
+    )
+    encoder = pretrain.path("encoder", encoder="roberta", seed=second["pretrain_seed"])
+    assert encoder in pretrain.everything() and second["pretrain_seed"] != SMALL["freelb"]["seeds"][0]
+    where = {"encoder": "roberta", "task": "sst2"}
+    for method in second["methods"]:
+        run = {**where, "method": method}
+        inputs = trained.inputs_of(**run, seed="3")
+        searched = tune.paths(**{**run, "method": "freelb" if method == "pgd_as_freelb" else method})
+        assert inputs["encoder"] == [encoder] and set(inputs["tried"]) == {*searched}
+        radii = 1 if method.startswith("vanilla") else len(own["decisive"]["radii"])
+        assert len(searched) == len(second["rates"]) * radii * len(seeds)
+        assert trained.labels_of(**run)["task"] == "sst2_second_encoder"  # no table takes it
+    for run in tune.runs:
+        assert run["seed"] in seeds and tune.inputs_of(**run) == {"encoder": [encoder]}
+        assert "rate" in tune.labels_of(**run)
+    one, other = (trained.settings_of(**where, method=method) for method in ("pgd", "pgd_as_freelb"))
+    assert one == other and not tune.paths(method="pgd_as_freelb")
+    assert {len({run["seed"] for run in family.runs}) for family in (trained, probed)} == {second["seeds"]}
+    for rival in ("pgd", "pgd_as_freelb"):
+        inputs = probed.inputs_of(**where, rival=rival, seed="3")
+        assert inputs["pgd"] == [trained.path("network", **where, method=rival, seed=3)]
+        assert inputs["freelb"] == [trained.path("network", **where, method="freelb", seed=3)]
+
+
 def test_only_decisive_tasks_have_all_seeds() -> None:
     families, own = plan(SMALL, "small"), SMALL["freelb"]
     few = own["finetune"]["decisive"]["other_seeds"]

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from ...report.conftest import evidence, make_study, root  # noqa: F401 (fixtures)
 from ...steps.recorded import by_command, rows_of
 
 TRIALS = {"poison_class": 8, "target_class": 6, "poisons": 2, "targets": 3}

@@ -13,12 +13,13 @@ because the loss of a constant network does not increase.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
+from typing import Any
 
 from relearn.report import classified
-from relearn.report.artefacts import Where
 from relearn.report.cases import NOISE, shown
 from relearn.report.comparisons import Comparison, Exact, Finding, finding
 from relearn.report.quantities import Evidence
@@ -26,50 +27,42 @@ from relearn.report.runs import folders, having, select
 from relearn.report.seeds import Sample, sample
 from relearn.report.verdicts import Above, Below, too_few
 from relearn.studies.freelb.claims import medians
+from relearn.studies.freelb.claims.scores import (
+    AGAIN,
+    ENCODER,
+    FRESH,
+    NATS,
+    OURS,
+    STEP,
+    VANILLA,
+    counts,
+    failed,
+    left_out,
+    ordered,
+    score,
+    summary,
+    tasks_with,
+    titled,
+)
 
-STEP, ENCODER = "finetune", "roberta"
-NATS = "nats"  # unit of the increases
-SCORE, HELD_OUT = "finetune.score_frac", "finetune.held_out_score_frac"
-KNOWN = (
-    *("rte", "cola", "mrpc", "sst2", "stsb", "qnli", "qqp", "mnli", "wnli"),
-    *("imdb", "acceptability", "arc_easy", "arc_challenge", "arc", "csqa", "race", "openbookqa"),
-)  # tasks in display order
-LOST = {"cola": 0.0, "stsb": 0.0}  # score of a constant answer on tasks whose metric is not accuracy
-VANILLA, OURS, FRESH = "vanilla", "freelb", "freelb_fresh"
 WIDE, FRESH_WIDE = "freelb_wide", "freelb_fresh_wide"  # larger radius
 FRESH_AS_OURS = "freelb_fresh_as_freelb"  # fresh masks at the rate and radius that FreeLB chose
 RIVALS = ("pgd", "free_at")
-UPDATES = ((OURS, "free_at_as_often_as_freelb"), ("vanilla_as_often_as_free_at", VANILLA))
+FREE_AT_LESS_OFTEN = "free_at_as_often_as_freelb"
+UPDATES = (
+    (OURS, FREE_AT_LESS_OFTEN),
+    ("free_at", FREE_AT_LESS_OFTEN),
+    ("vanilla_as_often_as_free_at", VANILLA),
+)
 """Comparisons that show what the number of updates does."""
 YOPO = ("yopo_2", "yopo_3", "yopo_2_whole", "yopo_3_whole")  # tables 3.4 and 3.6
 COMPARED = ("pgd", VANILLA)
+SAME_SETTINGS = "pgd_as_freelb"  # PGD at the rate and radius that FreeLB chose, on the second encoder
+ALIKE = 1.25  # at equal loss: the larger loss of a sample is at most this multiple of the smaller
 REFERENCES = ("freelb", "pgd")
 AT_LEAST = Above(0.0, strict=False)
 EQUAL = 1e-9  # tolerance for gradients in double precision, relative to the largest entry
 RTE = "rte: FreeLB's printed 88.13 was not reproduced: five seeds of the released script gave 85.7 on average (80.6 to 88.8)"
-
-
-def trained(task: str, method: str) -> Where:
-    """Selects the runs that fine-tune RoBERTa on a task with a method."""
-    return {"step": STEP, "encoder": ENCODER, "task": task, "method": method}
-
-
-def counts(evidence: Evidence, task: str, rivals: Sequence[str] = ()) -> bool:
-    """Whether most vanilla runs of a task, and most runs of at least one of the ``rivals``, are better than its majority answer."""
-    words = _ends(evidence, task, VANILLA)
-    return 2 * words.count("ok") > len(words) and not (
-        rivals and all(_lost(evidence, task, one) for one in rivals)
-    )
-
-
-def _lost(evidence: Evidence, task: str, method: str) -> bool:
-    """Whether the method was run on the task and at least half of the runs diverged or are no better than the majority answer."""
-    words = _ends(evidence, task, method)
-    return bool(words) and 2 * words.count("ok") <= len(words)
-
-
-def _ends(evidence: Evidence, task: str, method: str) -> list[str]:
-    return [word for ends in classified.outcomes(evidence, trained(task, method)).values() for word in ends]
 
 
 def freelb_beats_pgd(evidence: Evidence) -> Finding:
@@ -77,17 +70,18 @@ def freelb_beats_pgd(evidence: Evidence) -> Finding:
 
     The better one of PGD and FreeAT is the one with the better median on the task. It is chosen at the seeds that decide, so a
     contradiction is corrected for two comparisons. FreeAT updates the network after every pass, the others
-    once a minibatch; two controls, which do not decide, show what the number of updates does (:data:`UPDATES`).
+    once a minibatch; two controls, which do not decide, show what the number of updates does (:data:`UPDATES`). Runs on a second
+    encoder, where these controls choose rate and radius themselves, do not decide either.
     """
     pairs: dict[str, tuple[Sample, Sample]] = {}
     missing = []
-    for task in _tasks(evidence, OURS):
-        rivals = {name: _score(evidence, task, name) for name in RIVALS}
+    for task in tasks_with(evidence, OURS):
+        rivals = {name: score(evidence, task, name) for name in RIVALS}
         there = [one for one in rivals.values() if one.values]
         if there:
             missing += [f"no runs for {name} on {task}" for name, one in rivals.items() if not one.values]
             better = medians.best(f"{ENCODER}/{task}/{'+'.join(RIVALS)}", there)
-            ours = _score(evidence, task, OURS)
+            ours = score(evidence, task, OURS)
             if ours.values.keys() & better.values.keys():
                 pairs[task] = (ours, better)
             else:
@@ -99,8 +93,8 @@ def freelb_beats_pgd(evidence: Evidence) -> Finding:
     if len(judged) == 1:
         (alone,) = judged
         name = f"{alone}: {lead}"
-    notes = [_summary(evidence, alone, method) for method in (VANILLA, OURS, *RIVALS)] if alone else []
-    notes += [_left_out(task) for task in pairs if task not in judged] + [RTE] * ("rte" in judged)
+    notes = [summary(evidence, alone, method) for method in (VANILLA, OURS, *RIVALS)] if alone else []
+    notes += [left_out(task) for task in pairs if task not in judged] + [RTE] * ("rte" in judged)
     main = medians.most(
         name, {task: pairs[task] for task in judged}, AT_LEAST, role=STEP, notes=notes, among=len(RIVALS)
     )
@@ -111,22 +105,33 @@ def freelb_beats_pgd(evidence: Evidence) -> Finding:
             AT_LEAST,
             role=STEP,
             decides=False,
-            notes=[_summary(evidence, task, method) for method in (VANILLA, OURS, *RIVALS)],
+            notes=[summary(evidence, task, method) for method in (VANILLA, OURS, *RIVALS)],
             among=len(RIVALS),
         )
         for task, pair in pairs.items()
         if task != alone
     ]
+    repeated = [task for task in pairs if score(evidence, task + AGAIN, OURS).values]
+    for task in repeated:
+        again = {name: score(evidence, task + AGAIN, name) for name in RIVALS}
+        better = medians.best(task + AGAIN, [one for one in again.values() if one.values])
+        both = {task: (score(evidence, task + AGAIN, OURS), better)}
+        notes = [summary(evidence, task + AGAIN, method) for method in (VANILLA, OURS, *RIVALS)]
+        name = f"{titled(task + AGAIN)}: {lead}"
+        beside.append(
+            medians.most(name, both, AT_LEAST, role=STEP, decides=False, notes=notes, among=len(RIVALS))
+        )
     updates = [
-        medians.most(
-            f"{task}: {left} - {right}",
-            {task: (_score(evidence, task, left), _score(evidence, task, right))},
+        medians.difference(
+            f"{titled(task)}: {left} - {right}",
+            score(evidence, task, left),
+            score(evidence, task, right),
             AT_LEAST,
             role=STEP,
             decides=False,
         )
+        for task in (*pairs, *(task + AGAIN for task in repeated))
         for left, right in UPDATES
-        for task in pairs
     ]
     found = finding({"FreeLB, PGD and FreeAT": main})
     return Finding(
@@ -145,7 +150,7 @@ def mask_reuse(evidence: Evidence) -> Finding:
     """
     sides: dict[str, tuple[str, str]] = {}
     chosen_from: dict[str, tuple[int, int]] = {}
-    for task in _tasks(evidence, FRESH):
+    for task in tasks_with(evidence, FRESH):
         (ours, own), (fresh, among) = (
             _better(evidence, task, arms) for arms in ((OURS, WIDE), (FRESH, FRESH_WIDE))
         )
@@ -153,7 +158,7 @@ def mask_reuse(evidence: Evidence) -> Finding:
     words = "FreeLB with shared and with fresh masks"
     main = _apart(evidence, sorted(set(sides.values())), Above(0.0), words, sides, chosen_from)
     control = Finding()
-    if _tasks(evidence, FRESH_AS_OURS):
+    if tasks_with(evidence, FRESH_AS_OURS):
         control = _apart(evidence, [(OURS, FRESH_AS_OURS)], Above(0.0), words)
     equal = _apart(evidence, [(OURS, FRESH)], Above(0.0), words)
     shown = {part.name for part in main.parts}
@@ -164,7 +169,7 @@ def mask_reuse(evidence: Evidence) -> Finding:
 
 def _better(evidence: Evidence, task: str, arms: Sequence[str]) -> tuple[str, int]:
     """The method with the better median score at the seeds that both have, and the number of arms that were run; else the first."""
-    ran = {arm: one for arm in arms if (one := _score(evidence, task, arm)).values}
+    ran = {arm: one for arm in arms if (one := score(evidence, task, arm)).values}
     return (list(ran)[medians.better(list(ran.values()))], len(ran)) if ran else (arms[0], 1)
 
 
@@ -187,9 +192,9 @@ def _apart(
     the best.
     """
     both = {
-        (task, left, right): (_score(evidence, task, left), _score(evidence, task, right))
+        (task, left, right): (score(evidence, task, left), score(evidence, task, right))
         for left, right in sides
-        for task in _tasks(evidence, right)
+        for task in tasks_with(evidence, right)
         if only is None or only.get(task) == (left, right)
     }
     shared = {key: pair for key, pair in both.items() if pair[0].values.keys() & pair[1].values.keys()}
@@ -197,9 +202,9 @@ def _apart(
     parts = {}
     for (task, left, right), (ours, theirs) in both.items():
         name = f"{task}: {left} - {right}"
-        notes = [_summary(evidence, task, method) for method in (VANILLA, left, right)]
+        notes = [summary(evidence, task, method) for method in (VANILLA, left, right)]
         decides = (task, left, right) in judged
-        notes += [_left_out(task)] * (not decides)
+        notes += [left_out(task)] * (not decides)
         own, among = (chosen_from or {}).get(task, (1, 1))
         parts[name] = medians.difference(
             *(name, ours, theirs, claimed), role=STEP, decides=decides, notes=notes, among=among, own=own
@@ -207,6 +212,7 @@ def _apart(
     return finding(parts or {words: None})
 
 
+EQUAL_LOSS = ", at equal loss"
 UNEQUAL = "no comparison at equal clean loss: a sample with a smaller loss has less to increase"
 
 
@@ -216,7 +222,7 @@ def smallest_max_increase(evidence: Evidence) -> Finding:
     This must hold on every task that counts and with the radii of both references, because a radius favours its own reference.
     """
     where = {"step": "max_loss_increase", "encoder": ENCODER}
-    tasks = _ordered({run.labels["task"] for run in select(evidence.runs, where)})
+    tasks = ordered({run.labels["task"] for run in select(evidence.runs, where) if "rival" not in run.labels})
     judged = [task for task in tasks if _learned_by_all(evidence, task)] or tasks
     parts = {}
     for task in tasks:
@@ -237,8 +243,8 @@ def smallest_max_increase(evidence: Evidence) -> Finding:
                     for one in (ours, theirs)
                     if one.values
                 ]
-                notes += [_summary(evidence, task, model) for model in (OURS, rival)]
-                notes += [_left_out(task)] * (task not in judged)
+                notes += [summary(evidence, task, model) for model in (OURS, rival)]
+                notes += [left_out(task)] * (task not in judged)
                 parts[name] = medians.difference(
                     name,
                     ours,
@@ -249,13 +255,75 @@ def smallest_max_increase(evidence: Evidence) -> Finding:
                     decides=task in judged,
                     notes=notes,
                 )
-    return finding(parts or {"the maximal increase of the loss": None}, missing=[UNEQUAL])
+    found = finding(parts or {"the maximal increase of the loss": None})
+    again = [one for task in tasks for one in _increases_again(evidence, task)]
+    equal = any(EQUAL_LOSS in one.name for one in again)
+    return Finding([*found.parts, *again], [*found.missing, *[UNEQUAL] * (not equal)])
+
+
+def _increases_again(evidence: Evidence, task: str) -> Iterator[Comparison]:
+    """FreeLB's increase minus PGD's on the second encoder: over all samples, and over those on which both have about the same loss.
+
+    PGD has its own rate and radius in one comparison, and FreeLB's in the other. None of them decides.
+    """
+    for rival in ("pgd", SAME_SETTINGS):
+        where = {"step": "max_loss_increase", "encoder": ENCODER, "task": task + AGAIN, "rival": rival}
+        names = [f"{ENCODER}/{task}{AGAIN}/{one}" for one in (OURS, rival)]
+        for reference in REFERENCES:
+            ball = rival if reference == "pgd" else reference
+            name = f"{titled(task + AGAIN)}, radii of {ball}: {OURS} - {rival}"
+            ours, theirs = (
+                sample(evidence, f"max_loss_increase.increase_{model}_{reference}_nats", where, network=one)
+                for model, one in zip((OURS, "pgd"), names)
+            )
+            whole = medians.difference(name, ours, theirs, Below(0.0), unit=NATS, role=STEP, decides=False)
+            (apart, zeros), count = _equal_loss(evidence, where, reference, names)
+            notes = [f"{count} samples whose larger loss is at most {ALIKE:g} times the smaller"]
+            equal = medians.difference(
+                name + EQUAL_LOSS, apart, zeros, Below(0.0), unit=NATS, role=STEP, decides=False, notes=notes
+            )
+            yield from (one for one in (whole, equal) if one)
+
+
+def _equal_loss(
+    evidence: Evidence, where: Mapping[str, str], reference: str, names: Sequence[str]
+) -> tuple[tuple[Sample, Sample], int]:
+    """FreeLB's increase minus PGD's, median over a seed's samples with losses :data:`ALIKE`; zeros to compare with; number of samples."""
+    found: dict[int, float] = {}
+    folders, count = [], 0
+    for run in having(select(evidence.runs, where), "increases.csv"):
+        ours, theirs = (
+            {
+                row["id"]: row
+                for row in run.rows("increases.csv")
+                if (row["reference"], row["model"]) == (reference, model) and row["increase_nats"] is not None
+            }
+            for model in (OURS, "pgd")
+        )
+        apart = [
+            float(ours[one]["increase_nats"]) - float(theirs[one]["increase_nats"])
+            for one in ours.keys() & theirs.keys()
+            if _ratio(ours[one], theirs[one]) <= ALIKE
+        ]
+        if apart:
+            found[run.seed] = median(apart)
+            folders.append(run.folder)
+            count += len(apart)
+    zeros = dict.fromkeys(found, 0.0)
+    left, right = (Sample(name, values, tuple(folders)) for name, values in zip(names, (found, zeros)))
+    return (left, right), count
+
+
+def _ratio(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    """The larger loss of two rows over the smaller; infinite if the smaller is 0 and the other is not."""
+    low, high = sorted(float(row["loss_nats"]) for row in (one, other))
+    return high / low if low else 1.0 if not high else math.inf
 
 
 def _learned_by_all(evidence: Evidence, task: str) -> bool:
     """Whether the compared networks and the references have learned the task."""
     return counts(evidence, task) and not any(
-        _lost(evidence, task, one) for one in {OURS, *COMPARED, *REFERENCES}
+        failed(evidence, task, one) for one in {OURS, *COMPARED, *REFERENCES}
     )
 
 
@@ -302,32 +370,3 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
         rivals = dict.fromkeys(rival for each in tasks.values() for rival in each)
         reasons.append(f"{' and '.join(rivals)}: not above the majority answer on {names}")
     return reasons
-
-
-def _score(evidence: Evidence, task: str, method: str) -> Sample:
-    """Scores by seed; a diverged run without a score gets the score of a constant answer."""
-    name, lost = f"{ENCODER}/{task}/{method}", LOST.get(task, "majority_frac")
-    where = {"step": STEP, "encoder": ENCODER, "task": task}
-    apart = any(HELD_OUT.partition(".")[2] in run.metrics for run in select(evidence.runs, where))
-    return sample(evidence, HELD_OUT if apart else SCORE, trained(task, method), network=name, lost=lost)
-
-
-def _tasks(evidence: Evidence, method: str) -> list[str]:
-    """The tasks on which the method was run; tuning runs are ignored."""
-    where = {"step": STEP, "encoder": ENCODER, "method": method}
-    return _ordered({run.labels["task"] for run in select(evidence.runs, where) if "rate" not in run.labels})
-
-
-def _ordered(tasks: set[str]) -> list[str]:
-    return sorted(tasks, key=lambda task: (KNOWN.index(task) if task in KNOWN else len(KNOWN), task))
-
-
-def _summary(evidence: Evidence, task: str, method: str) -> str:
-    """Summary of a method's runs, e.g. ``freelb: median score 88.1%; 1 of 5 not converged``; the median is over seeds."""
-    one = _score(evidence, task, method)
-    middle = f"median score {100 * median(one.values.values()):.1f}%" if one.values else "not run"
-    return f"{method}: {'; '.join([middle, *classified.lost(_ends(evidence, task, method))])}"
-
-
-def _left_out(task: str) -> str:
-    return f"{task}: left out, because vanilla or the compared runs are not above the majority answer"
