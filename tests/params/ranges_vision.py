@@ -89,7 +89,7 @@ RANGES: dict[str, Range] = {
     f"{Q}.throughput.networks": ([[], ["LipsFormer-Swin-B"]], [["Swin-T"], "LipsFormer-Swin-B"]),
     f"{Q}.throughput.size": ([32, 224], [31, 56.0]),
     f"{Q}.throughput.pairs": COUNT,
-    f"{Q}.retest.networks": ([[], ["LipsFormer-CSwin-B"]], [["ViT-S"], ["Swin-T", "Swin-T"], "Swin-T"]),
+    f"{Q}.retest.networks": ([[]], [["ViT-S"], ["Swin-T", "Swin-T"], "Swin-T"]),
     f"{Q}.retest.crop_ratio": ([0.5, 1], [0, 1.1]),
     f"{Q}.retest.interpolation": (["lanczos"], ["nearest", 1]),
     f"{Q}.retest.average": ([False, True], [1, "yes"]),
@@ -148,13 +148,33 @@ for study in STUDIES:
         rule(tested, 497, 498),
         rule(f"{study}.train.warmup_epochs", 2, 5),
     ]
+RETESTED = {
+    f"{Q}.images.dataset": "imagenet",
+    f"{Q}.images.size": 224,
+    f"{Q}.images.train_per_class": 0,
+    f"{Q}.grid.pairs.networks": ["Swin-T"],
+    f"{Q}.retest.networks": ["Swin-T"],
+    f"{Q}.retest.size": 224,
+}
 RULES += [
     *(rule(f"{Q}.examine.{name}.dims", [4, 6], [4, 5], at="[1]") for name in ("theorem_1", "theorem_2")),
     *(rule(f"{study}.network.dim", 27, 28) for study in (T, Y)),
     rule(f"{Q}.network.width", 0.25, 0.13),
     rule(f"{Q}.grid.ablation.warmup_epochs", 2, 3),
     rule(f"{Q}.grid.pairs.warmup_epochs", 2, 3),
-    rule(f"{Q}.retest.average", False, True, {f"{Q}.retest.networks": ["Swin-T"]}),
+    rule(f"{Q}.retest.average", False, True, RETESTED),
+    rule(f"{Q}.retest.size", 224, 192, RETESTED),
+    rule(f"{Q}.retest.networks", ["Swin-T"], ["Swin-S"], {**RETESTED}, at="[0]"),
+    (
+        RETESTED,
+        {f"{Q}.retest.networks": ["Swin-T"], f"{Q}.grid.pairs.networks": ["Swin-T"]},
+        f"{Q}.retest.networks",
+    ),
+    (  # a size of no network that is trained
+        {f"{Y}.grid.depths": [6], f"{Y}.grid.optimisers.depth_12.batch_size": 4096},
+        {f"{Y}.grid.depths": [6, 12], f"{Y}.grid.optimisers.depth_12.batch_size": 4096},
+        f"{Y}.grid.optimisers.depth_12.batch_size",
+    ),
     (
         {f"{T}.tuning.rates": [1.0e-3, 2.0e-3], f"{T}.tuning.epochs": 1},
         {f"{T}.tuning.rates": [1.0e-3, 2.0e-3], f"{T}.tuning.epochs": 1, f"{T}.train.warmup_epochs": 2},

@@ -311,7 +311,7 @@ def test_no_number_of_units_helps_if_the_other_side_leaves_less_than_the_claimed
     assert room.need and none.need is None
     assert (
         none.needs[0].why
-        == "none can decide: the other side leaves 4 points to gain, fewer than the effect to look for"
+        == "none can decide: the other side leaves 4 points to 100%, fewer than the effect to look for"
     )
 
 

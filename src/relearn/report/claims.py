@@ -200,7 +200,8 @@ def judge(finding: Finding, power: Power) -> dict[str, Any]:
     if weak and strong and all(map(subject, compared)):
         compared, reasons = strong, ()
         missing += tuple(f"{name}: {'; '.join(alike(lacks))}" for name, lacks in weak.items())
-    among = sum(part.among for part in compared)
+    # a count, such as multiply-adds, contradicts nothing by chance
+    among = max(1, sum(part.among for part in compared if part.units is not None or part.interval.steps))
     counted = {id(part): replace(part, among=among) for part in compared}
     parts, compared = tuple(counted.get(id(part), part) for part in parts), list(counted.values())
     says = weakest(part.verdict for part in compared)

@@ -17,7 +17,7 @@ from relearn.report.quantities import Evidence, quantity
 from relearn.report.statistics import Interval, clustered_share, effective_trials, student_mean
 from relearn.report.verdicts import Below, Side, widened
 
-EQUAL = "a spread below the resolution of the measurement does not show: the value is the same at all"
+EQUAL = "so the interval has no width; a spread finer than the measurement resolves would not show"
 
 
 @dataclass(frozen=True)
@@ -179,16 +179,22 @@ def comparison(
     """A comparison with an interval over seeds; its runs are those of the samples at these seeds.
 
     Values that are equal at several seeds give an interval without width; unless they say that the two sides are equal, a note says so.
+    Another note names the seeds that only one of the sides has.
 
     Args:
         among: the number of candidates of which the claim's rival is the best, by these runs; corrects ``contradicted``.
         own: the number of candidates of which the side that the claim favours is the best, by these runs. The best of several is ahead
             of an equal rival by the choice alone, so the end of the interval that decides ``reproduced`` is :func:`widened` for them.
     """
+    if lone := sorted({seed for one in samples for seed in one.values} - {*seeds}):
+        notes = [
+            *notes,
+            f"without seed{'s' * (len(lone) > 1)} {', '.join(map(str, lone))}: not on both sides",
+        ]
     apart = abs(interval.estimate - (1.0 if unit == "ratio" else 0.0)) > 1e-12
     equal = units is not None and max(units.values) - min(units.values) <= 1e-12
     if apart and equal and interval.high - interval.low <= 1e-12 and math.isfinite(interval.freedom):
-        notes = [*notes, f"{EQUAL} {len(seeds)} seeds, so the interval has no width"]
+        notes = [*notes, f"the value is the same at all {len(seeds)} seeds, {EQUAL}"]
     if own > 1:
         end = "high" if isinstance(claimed, Below) else "low"
         wide = getattr(widened(interval, own, ratio=unit == "ratio"), end)

@@ -240,10 +240,11 @@ def clustered_mean(
     means = sums[:, 0] / counts
     if np.ptp(means) <= 1e-12:
         if bounds is None:
-            return Interval(estimate, estimate, estimate)
+            return Interval(estimate, estimate, estimate, groups - 1)
         share = _z(CONFIDENCE) ** 2 / (groups + _z(CONFIDENCE) ** 2)
         low, high = bounds
-        return Interval(estimate, estimate - share * (estimate - low), estimate + share * (high - estimate))
+        ends = estimate - share * (estimate - low), estimate + share * (high - estimate)
+        return Interval(estimate, *ends, groups - 1)
     draws = _draws(groups, resamples)
     drawn = (draws @ sums[:, 0]) / (draws @ counts)
     level = expanded_level(groups)
@@ -269,7 +270,7 @@ def crossed_mean(values: Sequence[float], rows: Sequence[Hashable], columns: Seq
         return Interval(estimate, -math.inf, math.inf)
     level = expanded_level(few)
     low, high = np.quantile(drawn, [level, 1 - level])
-    return Interval(estimate, min(float(low), estimate), max(float(high), estimate))
+    return Interval(estimate, min(float(low), estimate), max(float(high), estimate), few - 1)
 
 
 def clustered_argmax(

@@ -146,8 +146,12 @@ def assess(
         return None
     if claim.verdict in DECIDED or not claim.parts:
         return _missing(claim, design, place)
+    # a comparison that lacks power is named among what is missing, unless no other decides
+    set_aside = [bool(lacks) and claim.verdict != "underpowered" for lacks in claim.lacking]
     parts = [
-        part for part in claim.parts if isinstance(part, Comparison) and part.decides and _by_chance(part)
+        part
+        for part, aside in zip(claim.parts, set_aside or [False] * len(claim.parts))
+        if isinstance(part, Comparison) and part.decides and not aside and _by_chance(part)
     ]
     found = [_need(part, design) for part in parts]
     needs = tuple(need for part, (need, _) in zip(parts, found) if part.verdict != "reproduced")
@@ -284,7 +288,7 @@ def _number(
     if part.room is not None and measure and measure.claimed is not None and measure.claimed > part.room:
         return (
             None,
-            f"none can decide: the other side leaves {100 * part.room:.3g} points to gain, fewer than the effect to look for",
+            f"none can decide: the other side leaves {100 * part.room:.3g} points to 100%, fewer than the effect to look for",
             _never,
         )
     side = part.claimed

@@ -191,6 +191,7 @@ def run_rule(key: str, within: dict[str, Any], beyond: dict[str, Any], **other: 
 
 JOINT = {"name": "joint", "joint_tasks": ["sst2"]}
 FROM = {"name": "second", "init_from": "acceptability"}
+AGAIN = {f"{D}.tasks": ["acceptability"], f"{A}.tasks": ["acceptability"]}
 RULES: list[Rule] = [
     rule(f"{ALBERT}.dim", 66, 65),
     only_with({f"{ALBERT}.checkpoint": "a_model"}, f"{ALBERT}.dim", 65),
@@ -256,6 +257,12 @@ RULES: list[Rule] = [
     rule(f"{S}.pretrain_encoder.warmup_steps", 20, 21, {f"{S}.pretrain_encoder.steps": 20}),
     # what decides the claims is trained from the encoder, and what chooses a rate decides nothing
     rule(f"{D}.tasks", ["acceptability"], [FROM["name"]], runs(FROM), at="[0]"),
+    rule(f"{A}.tasks", ["acceptability"], ["cola"], {f"{D}.tasks": ["acceptability"]}, at="[0]"),
+    *(
+        rule(f"{A}.{key}", *values, AGAIN)
+        for key, values in {"pretrain_seed": (1, 0), "seeds": (3, 4)}.items()
+    ),
+    rule(f"{A}.methods", ["freelb", "pgd_as_freelb"], ["pgd", "pgd_as_freelb"]),
     rule(f"{D}.tuning_seeds", [7, 3], [7, 2], at="[1]"),
     rule(f"{D}.other_seeds", 3, 4),
     rule(f"{D}.other_seeds", 3, 2),  # an ensemble has three members

@@ -78,6 +78,7 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
     ),
     (f"{F}.finetune.clean_first", {FINETUNE}, of_methods("freelb", "freelb_fresh")),
     (f"{F}.finetune.free_at_rate", {FINETUNE}, [f"{FINETUNE}/albert/*/free_at/*", "render"]),
+    (f"{F}.finetune.second_encoder.*", {FINETUNE}, []),  # of no task
     (f"{F}.finetune.decisive.*", {FINETUNE}, []),  # without tasks none is decisive, and there is one seed
     (f"{F}.finetune.wide", {FINETUNE}, []),  # of methods that are not here
     (
@@ -123,6 +124,8 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{F}.finetune.schedule": lambda name: "cosine",
     f"{F}.finetune.mask": lambda word: "start",
     f"{F}.finetune.decisive.tasks": lambda names: ["acceptability"],
+    f"{F}.finetune.second_encoder.rates": lambda rates: [*rates, 1.0],
+    f"{F}.finetune.second_encoder.methods": lambda names: [*names, "freelb"],
     f"{F}.finetune.decisive.rates": lambda rates: [1.0e-3],
     f"{F}.finetune.decisive.tuning_seeds": lambda seeds: [101],
     f"{F}.finetune.decisive.radii": lambda radii: [0.5, *radii],
@@ -135,6 +138,7 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{F}.train_images_adversarially.train.schedule": lambda name: "step",
     f"{F}.train_images_adversarially.perturbation.norm": lambda name: "l2",
 }
+FIXED = {f"{F}.finetune.second_encoder.tasks"}  # of the decisive tasks, of which there are none
 QUICK = {
     f"{F}.encoders.albert.checkpoint",
     f"{F}.pretrain_encoder.lr",

@@ -13,7 +13,7 @@ from scipy import stats
 from relearn.report import claims, claims_formats
 from relearn.report.quantities import Evidence
 from relearn.report.statistics import Interval, student_mean
-from relearn.studies.gradinit.claims import PREDICATES
+from relearn.studies.gradinit.claims import PREDICATES, starts
 
 from ...report import conftest as report
 from ...report.conftest import FOLDERS, SECTIONS, evidence_of, part
@@ -558,6 +558,15 @@ def test_a_gradinit_that_was_none_decides_nothing(tmp_path, given, said):
     assert claim.numbers_say == "reproduced"
     assert claim.verdict == ("underpowered" if said else "reproduced")
     assert claim.reasons == ((said,) if said else ())
+
+
+def test_many_starts_above_the_bound_are_one_line():
+    counts = {60: {45, 51}, 390: {200}}
+    found = [starts._unmet(*one) for one in counts.items()]
+    assert found == [
+        "45 to 51 of 60 iterations above the bound on the norm",
+        "200 of 390 iterations above the bound on the norm",
+    ]
 
 
 def test_costs_do_not_ask_whether_the_bound_was_met(tmp_path):

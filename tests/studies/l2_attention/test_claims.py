@@ -56,13 +56,22 @@ def growing(root, values, **more):
         ((1, 1), (1.0, 5.0, 4.0, 9.0, 8.0), "reproduced"),
         ((1, 0), (1.0, 5.0, 4.0, 9.0, 8.0), "contradicted"),
         ((1, 1), (1.0, 9.0, 4.0, 8.0, 9.0), "contradicted"),  # no higher in its second half
+        (
+            (1, 1),
+            (1.0, 9.0, 4.0, 8.0, 11.0),
+            "contradicted",
+        ),  # higher by less than a quarter, as a bounded norm can be
     ],
 )
 def test_dot_product_needs_the_constructions_and_the_growth(tmp_path, holds, curve, word):
     pretend.cases(tmp_path, "theorem_3_1", holds)
     growing(tmp_path, curve)
+    bounded = {"attention": "l2_tied", "weights": "trained", "curves": [[(0, 2.0), (1, 3.0), (2, 3.3)]]}
+    pretend.ascend(tmp_path, "fig8", 64, [3.3], {"bound": 9.0}, **bounded)
     claim = judged(evidence_of(tmp_path), "dp_not_lipschitz")
     assert (claim.verdict, claim.provisional) == (word, False)
+    (ascent,) = (one for one in claim.parts if "figure 8" in one.name)
+    assert "tied L2, which is bounded, N = 64, trained weights: 3, then 3.3" in ascent.notes
 
 
 @pytest.mark.parametrize("more", [{"weights": "random"}, {"dim": 64}, {"heads": 2}])

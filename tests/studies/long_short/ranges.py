@@ -236,6 +236,7 @@ def phases(**own: Any) -> dict[str, Any]:
 
 ADAPT = f"{S}.convert_roberta"
 RULES: list[Rule] = [
+    rule(f"{R}.pgd.steps", 2, 1, {f"{R}.pgd.checks": True}),
     rule(f"{ADAPT}.config.dim", 34, 33),
     rule(f"{ADAPT}.max_length", 32, 31),
     only_with({f"{ADAPT}.checkpoint": "a_model"}, f"{ADAPT}.max_length", 31),

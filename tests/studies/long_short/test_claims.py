@@ -371,7 +371,7 @@ def robust(root, falls, accuracy=0.8, tasks=("text", "retrieval"), seeds=SEEDS, 
 def test_accuracy_falls_less_under_dynamic_projection(tmp_path, dynamic, word):
     robust(tmp_path, {"dynamic": dynamic, "linformer": (0.25 if word == "contradicted" else 0.3, 0.35)})
     claim = judged(tmp_path, "dynamic_is_robust")
-    assert (claim.verdict, claim.provisional, len(claim.parts)) == (word, False, 4)
+    assert (claim.verdict, claim.provisional, len(claim.parts)) == (word, False, 6)
     assert claim.count() == {"networks": 2, "seeds": 3, "trials": 6}
 
 
@@ -416,6 +416,16 @@ def test_a_network_at_chance_has_nothing_to_lose(tmp_path):
     assert claim.reasons == ("linformer on retrieval at chance level, seeds 0, 1, 2",)
 
 
+def test_a_seed_at_which_one_network_stays_at_chance_is_left_out(tmp_path):
+    """Its accuracy cannot fall: with it Linformer would seem to fall less."""
+    robust(tmp_path, {"dynamic": (0.1, 0.1), "linformer": (0.3, 0.3)}, seeds=(0, 1, 2, 3))
+    robust(tmp_path, {"linformer": (0.0, 0.0)}, accuracy=0.5, outcome="not_converged", seeds=(2,))
+    claim = judged(tmp_path, "dynamic_is_robust")
+    assert claim.verdict == "reproduced" and not claim.reasons and claim.main.seeds == {0, 1, 3}
+    assert claim.main.interval.estimate == pytest.approx(-0.2)
+    assert "seed 2 left out: a network at chance" in claim.main.notes
+
+
 def test_texts_that_were_not_perturbed_are_missing(tmp_path):
     robust(tmp_path, {"dynamic": (0.1, 0.1), "linformer": (0.3, 0.3)}, tasks=("text",))
     pretend.understand(tmp_path, "retrieval", "dynamic", 0.8)
@@ -429,17 +439,17 @@ def test_text_whose_printed_numbers_say_the_opposite_does_not_decide(tmp_path):
     robust(tmp_path, {"dynamic": (0.3, 0.3), "linformer": (0.1, 0.1)}, tasks=("text",))
     claim = judged(tmp_path, "dynamic_is_robust")
     assert claim.verdict == "reproduced" and not claim.missing
-    assert {part.name.partition(",")[0]: part.decides for part in claim.parts} == {
-        "retrieval": True,
-        "text": False,
-    }
+    assert {one.name.partition(",")[0] for one in claim.parts if one.decides} == {"retrieval"}
+    # falls by 10% and 30% from the same accuracy: 20 points more are right afterwards
+    after = part(claim, "retrieval after insertion: accuracy, dynamic projection - Linformer")
+    assert not after.decides and after.interval.estimate == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(
     ("bits", "word"),
     [
         ([0.96, 0.961, 0.962], "reproduced"),
-        ([0.99, 1.0, 1.01], "inconclusive"),
+        ([0.985, 1.0, 1.015], "inconclusive"),
         ([1.1, 1.1, 1.11], "contradicted"),
     ],
 )

@@ -6,6 +6,8 @@ from relearn.studies.work import FORWARD, TRAIN, Counts, Job, Net, Pass, Unknown
 
 CHARACTERS = 52
 SIZES = ("attention", "layers", "dim", "heads", "ffn", "norm", "init_scale", "glorot")
+ALL_LINES, TRAIN_LINES = (3370, 3761), 256
+"""Lines of the published valid and test parts, which 0 stands for, and training lines that are tested, too."""
 RANGES, FEW = 5, 8
 """Further ranges of inputs that `invert_residual` tries, and sequences for each."""
 FILLED = 0.4
@@ -29,9 +31,11 @@ def train_char_lm(job: Job) -> Work:
         raise Unknown(job.folder)
     net = model(job)
     sizes = made[0].settings
-    lines = sizes["valid_sentences"] + sizes["test_sentences"] + sizes["valid_sentences"]
+    parts = sizes["valid_sentences"], sizes["test_sentences"]
+    lines = sum(lines or whole for lines, whole in zip(parts, ALL_LINES)) + TRAIN_LINES
     kind = "lstm" if given["attention"] == "lstm" else "attention"
-    tested = Pass(net, given["evaluations"] * max(1.0, lines / 64), 64, FORWARD)
+    size = given["batch_size"]
+    tested = Pass(net, given["evaluations"] * max(1.0, lines / size), size, FORWARD)
     return Work([Pass(net, given["steps"], given["batch_size"], TRAIN), tested], kind)
 
 

@@ -136,7 +136,7 @@ class LayerScale(Section):
     def _class_tokens(self) -> Iterator[Conflict]:
         for index, variant in enumerate(self.grid.class_tokens.variants):
             if variant.endswith("_patch4") and self.images.side % 4:
-                line = f"found {variant}, allowed: from_start, class_attention (4 does not divide the images' side)"
+                line = f"found {variant}, allowed: variants without _patch4, as 4 does not divide the images' side"
                 yield ("grid", "class_tokens", "variants", index), line
 
     _heads = multiples_of("network.dim", "network.heads")

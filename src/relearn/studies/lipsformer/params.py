@@ -274,6 +274,25 @@ class LipsFormer(Section):
         if self.retest.average and self.retest.networks and lacking:
             yield "retest.average", f"found true, allowed: false, for grid.sizes.{lacking[0]}.average is 0"
 
+    @check
+    def _retested(self) -> Iterator[Conflict]:
+        """A network is tested again after its training on ImageNet, in the size of its file."""
+        images, own = self.images, self.retest
+        for index, name in enumerate(own.networks):
+            if name not in self.grid.pairs.networks:
+                allowed = f"of grid.pairs.networks: {', '.join(self.grid.pairs.networks) or 'none'}"
+                yield ("retest", "networks", index), f"found {name}, allowed: {allowed}"
+        if own.networks and images.dataset != "imagenet":
+            yield (
+                "retest.networks",
+                f"found {own.networks[0]}, allowed: none unless images.dataset is imagenet",
+            )
+        elif own.networks and own.size != images.side:
+            yield (
+                "retest.size",
+                f"found {own.size}, allowed: {images.side}, the trained networks' images.size",
+            )
+
     _test_images = test_images("train.test_images")
 
 

@@ -29,7 +29,7 @@ from relearn.params.types import (
     Width,
     ascending,
 )
-from relearn.params.vision import Betas, Epochs, Optimizer, VisionImages, batches, patches, test_images
+from relearn.params.vision import Betas, Epochs, Optimizer, VisionImages, patches, test_images
 
 Lengths = Rising[Length]
 Dims = Rising[Annotated[Width, Field(ge=2)]]
@@ -128,7 +128,18 @@ class LRFormer(Section):
 
     _heads = multiples_of("network.dim", "network.heads")
 
-    _batches = batches(*(f"grid.optimisers.{depth}.batch_size" for depth in ("depth_6", "depth_12")))
+    @check
+    def _batches(self) -> Iterator[Conflict]:
+        """The batches of the depths that are trained have at most the number of training images."""
+        yield from self.images.batch_conflicts(
+            {f"grid.optimisers.depth_{depth}.batch_size": one.batch_size for depth, one in self._trained()}
+        )
+
+    def _trained(self) -> Iterator[tuple[int, OfDepth]]:
+        """The depths that are trained on the study's images, with their optimisers."""
+        for depth, one in ((6, self.grid.optimisers.depth_6), (12, self.grid.optimisers.depth_12)):
+            if depth in self.grid.depths or (depth == 12 and self.grid.pretrained):
+                yield depth, one
 
     @check
     def _pretrained(self) -> Iterator[Conflict]:
@@ -143,7 +154,7 @@ class LRFormer(Section):
         """One token per patch plus the class token, and a feed-forward four times as wide as the stream."""
         length = (self.images.side // self.network.patch_size) ** 2 + 1
         dim, heads = self.network.dim, self.network.heads
-        for layers, one in ((6, self.grid.optimisers.depth_6), (12, self.grid.optimisers.depth_12)):
+        for layers, one in self._trained():
             tensors = transformer(
                 layers=layers, dim=dim, ffn=4 * dim, heads=heads, length=length, batch=one.batch_size
             )

@@ -41,6 +41,12 @@ class Pgd(Section):
     images: SamplesOrAll
     checks: bool
 
+    @check
+    def _steps(self) -> Iterator[Conflict]:
+        """The checks need a step size below the diameter of the ball, which a single step exceeds."""
+        if self.images and self.checks and self.steps < 2:
+            yield "steps", f"found {self.steps}, allowed: at least 2 with checks"
+
 
 class Protocol(Section):
     size: Annotated[Side, Field(ge=32)]

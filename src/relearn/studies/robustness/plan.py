@@ -21,9 +21,10 @@ def plan(params: Mapping[str, Any], scale: str) -> dict[str, Family]:
     pattern = f"results/{scale}/runs/{STUDY}/evaluate_robustness/{{network}}/seed{{seed}}/sets.csv"
 
     def reference(network: str, seed: str) -> list[str]:
-        """Errors of mCE's reference network; empty for that network itself, or if it is not evaluated."""
+        """Errors of mCE's reference network; empty for that network itself, or if it or no corrupted image is evaluated."""
         name = own["reference"]
-        known = network != name and name in own["networks"]
+        corrupted = bool(own["corruptions"] or own["sets"]["c"])
+        known = corrupted and network != name and name in own["networks"]
         return [pattern.format(network=name, seed=seed)] if known else []
 
     checkpoints = {one["network"]: one for one in own["checkpoints"]}

@@ -28,10 +28,12 @@ def evaluate_robustness(job: Job) -> Work:
     count = min(given["images"] or images.tested, images.tested)
     corrupted, pgd = len(given["corruptions"]) * len(given["severities"]), given["pgd"]
     passes = [
-        epochs(net, count, 100, 2 * corrupted, FORWARD),
+        epochs(net, count, 100, 1 + corrupted, FORWARD),
         Pass(CORRUPT, corrupted * count * images.side**2 * images.channels),
-        epochs(net, min(pgd["images"], count), 100, len(pgd["eps"]) * pgd["steps"] * pgd["restarts"], INPUT),
     ]
+    if pgd:
+        ascents = len(pgd["eps"]) * pgd["steps"] * pgd["restarts"]
+        passes.append(epochs(net, min(pgd["images"], count), 100, ascents, INPUT))
     return Work(passes)
 
 

@@ -29,10 +29,11 @@ def trained(task: str, method: str) -> Where:
 
 
 def counts(evidence: Evidence, task: str, rivals: Sequence[str] = ()) -> bool:
-    """Whether most vanilla runs of a task, and most runs of at least one of the ``rivals``, are better than its majority answer."""
+    """Whether most vanilla runs of a task, and most of at least one of the ``rivals`` with runs, are better than its majority answer."""
     words = outcomes_of(evidence, task, VANILLA)
+    ran = [one for one in rivals if outcomes_of(evidence, task, one)]
     return 2 * words.count("ok") > len(words) and not (
-        rivals and all(failed(evidence, task, one) for one in rivals)
+        ran and all(failed(evidence, task, one) for one in ran)
     )
 
 
@@ -75,6 +76,12 @@ def summary(evidence: Evidence, task: str, method: str) -> str:
 def titled(task: str) -> str:
     """A task's name in a comparison."""
     return task.replace(AGAIN, ", second encoder")
+
+
+def not_run(evidence: Evidence, printed: Sequence[str], methods: Sequence[str], table: str) -> list[str]:
+    """One line with the tasks of a table on which not all of the methods were run; empty if there is none."""
+    lacking = [task for task in printed if not all(outcomes_of(evidence, task, method) for method in methods)]
+    return [f"no runs of {' and '.join(methods)} on {', '.join(lacking)} (table {table})"] if lacking else []
 
 
 def left_out(task: str) -> str:

@@ -1,6 +1,7 @@
 """The predicates of zhu2022, chapter 4, on trained image networks: one comparison per network, all of which must hold.
 
-Accuracies are fractions. A training run that diverges within its first epoch has the accuracy of a constant prediction.
+Accuracies are fractions. A training run that diverges within its first epoch has the accuracy of a constant prediction; in ``first_steps``,
+which is tested ten times within its epoch, that of its last test before.
 Only the networks of the tables count (label ``suite`` = grid); but a whole first epoch at the published size decides the claim on it.
 """
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import starmap
 
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run
@@ -25,7 +26,7 @@ def lacking(evidence: Evidence, folders: Iterable[str]) -> list[str]:
     """The violated conditions for the runs in these folders, one line per network and initialisation."""
     starts = {_key(run): run for run in evidence.runs if run.step == "initialise"}
     wanted = set(folders)
-    unmet: dict[str, list[str]] = defaultdict(list)
+    unmet: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
     rates: dict[str, set[str]] = defaultdict(set)
     for run in evidence.runs:
         name = run.labels.get("initialisation", "")
@@ -33,12 +34,13 @@ def lacking(evidence: Evidence, folders: Iterable[str]) -> list[str]:
         if run.folder not in wanted or not name.startswith("gradinit") or start is None:
             continue
         which = f"{name} of {run.labels['network']}"
-        if bound := _unmet(start):
-            unmet[which].append(bound)
+        if counted := _above(start):
+            above, whole = counted
+            unmet[which][whole].add(above)
         if other := _other_rate(start, run):
             rates[which].add(other)
     return [
-        *(f"{which}: {'; '.join(dict.fromkeys(texts))}" for which, texts in unmet.items()),
+        *(f"{which}: {'; '.join(starmap(_unmet, counts.items()))}" for which, counts in unmet.items()),
         *(f"{which}: {', '.join(sorted(texts))}" for which, texts in rates.items()),
     ]
 
@@ -47,14 +49,19 @@ def _key(run: Run) -> tuple[object, ...]:
     return (*(run.labels.get(label) for label in LABELS), run.seed)
 
 
-def _unmet(start: Run) -> str | None:
-    """E.g. ``60 of 60 iterations above the bound on the norm``, if these are more than half; None otherwise or without a bound."""
+def _above(start: Run) -> tuple[int, int] | None:
+    """The iterations above the bound on the norm, and all, if these are more than half; None otherwise or without a bound."""
     above, whole = start.metrics.get("constraint_count"), start.metrics.get("iterations_count")
     if not start.settings.get("arguments", {}).get("gamma") or above is None or not whole:
         return None
-    return (
-        f"{above:.0f} of {whole:.0f} iterations above the bound on the norm" if above > MOST * whole else None
-    )
+    return (round(above), round(whole)) if above > MOST * whole else None
+
+
+def _unmet(whole: int, above: set[int]) -> str:
+    """``60 of 60 iterations above the bound on the norm``, or ``200 to 224 of 390``, of several initialisations."""
+    least, most = min(above), max(above)
+    found = f"{least}" if least == most else f"{least} to {most}"
+    return f"{found} of {whole} iterations above the bound on the norm"
 
 
 def _other_rate(start: Run, training: Run) -> str | None:

@@ -20,6 +20,9 @@ FIGURE_2: Where = {"step": "lipschitz_lower_bound", "suite": "fig2", "attention"
 LEAST, MOST, STARTS = 100, 1000, 50  # smallest N, largest N and number of starts per N in figure 2
 WITHIN = 0.15  # relative tolerance of the slope
 GROWTH = 1000  # required ratio of the largest to the smallest spread of the inputs of a growing norm
+GROWS = 1.25
+"""Least ratio of the largest norms in the second and first half of an ascent that keeps growing. Those of tied L2 attention, which is
+Lipschitz, grow by at most 1.16 in the published ascents of the same figure; chosen after they were seen, on 2026-11-30."""
 ROUNDING = 1e-9  # relative; the norms are computed in float64
 CS = (0.5, 0.7, 0.9)
 INVERTED, LOST = 1e-4, 1e-1  # thresholds of the largest reconstruction error
@@ -30,7 +33,7 @@ TIMED = {**TRAINED, "batch_size": 64}
 
 
 def dp_not_lipschitz(evidence: Evidence) -> Finding:
-    """Every case of theorem 3.1 holds, and the norm still grows in the second half of the best ascents of figure 8.
+    """Every case of theorem 3.1 holds, and the norm still grows in the second half of the best ascents of figure 8, by :data:`GROWS`.
 
     An ascent oscillates, so the largest norms of the two halves are compared. Figure 8 uses trained weights. Random weights
     replace them if no trained ones are available; the check is then not at full size.
@@ -50,7 +53,12 @@ def dp_not_lipschitz(evidence: Evidence) -> Finding:
         f" {after:.3g} in the second"
         for run, (before, after) in zip(runs, halves)
     )
-    failures = sum(not after > before for before, after in halves)
+    failures = sum(not after > GROWS * before for before, after in halves)
+    bounded = having(select(evidence.runs, {**where, "attention": "l2_tied"}), "curve.csv")
+    notes += tuple(
+        f"tied L2, which is bounded, N = {run.labels['length']}, {run.labels['weights']} weights: {before:.3g}, then {after:.3g}"
+        for run, (before, after) in ((run, _halves(run)) for run in bounded)
+    )
     whole = bool(trained) and all(_sized(run, TRAINED) for run in runs)
     name = "figure 8: the optimised norm of the Jacobian keeps growing"
     return Finding([*parts, Exact(name, len(runs), failures, whole, folders(runs), notes)], missing)

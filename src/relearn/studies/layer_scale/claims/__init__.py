@@ -112,7 +112,7 @@ def _given_rates(evidence: Evidence, variant: str) -> list[tuple[int, str]]:
 
 
 def _place_at(evidence: Evidence, variant: str, depth: int, rate: str) -> tuple[str, Where]:
-    """Trainings at this given rate, or those for which the search has chosen it."""
+    """Trainings at this given rate, or those for which the search has chosen it; the two kinds see the images in different orders."""
     given, chosen = place(variant, depth, GIVEN, rate=rate), place(variant, depth)
     rates = {run.metrics.get("lr") for run in classified.trainings(evidence, chosen[1])}
     return chosen if rates == {float(rate)} and not classified.trainings(evidence, given[1]) else given

@@ -12,7 +12,7 @@ from relearn.report import classified
 from relearn.report.artefacts import Where
 from relearn.report.comparisons import Comparison, Finding, finding
 from relearn.report.quantities import Evidence
-from relearn.report.seeds import difference
+from relearn.report.seeds import difference, sample
 from relearn.report.verdicts import Above, Below, Side
 
 BASE = "base"
@@ -110,8 +110,13 @@ def _small(evidence: Evidence, names: Sequence[str]) -> list[str]:
 def _against(
     evidence: Evidence, words: str, left: str, right: str, claimed: Side, notes: Sequence[str] = ()
 ) -> Comparison | None:
-    """Difference of accuracies, paired by seed."""
-    one, other = (classified.accuracy(evidence, name, variant(name)) for name in (left, right))
+    """Difference of accuracies, paired by seed: of the averaged weights if all trainings keep them, as in the tables."""
+    runs = [run for name in (left, right) for run in classified.trainings(evidence, variant(name))]
+    averaged = all("ema_acc_frac" in run.metrics for run in runs if not run.diverged)
+    metric = "train_vision.ema_acc_frac" if averaged else "train_vision.acc_frac"
+    one, other = (
+        sample(evidence, metric, variant(name), network=name, lost="accbest_frac") for name in (left, right)
+    )
     notes = notes or [classified.summary(evidence, name, variant(name)) for name in (left, right)]
     return difference(words, one, other, claimed, role=classified.STEP, notes=notes)
 

@@ -34,7 +34,7 @@ COLOUR = {
     "LipsFormer-CSwin": COLOURS["gradient_matching"],
     "CSwin": COLOURS["bullseye_polytope"],
 }
-STROKE: dict[str, Any] = {"T": "-", "S": (0, (5, 1.5)), "B": (0, (1.2, 1.2))}
+STROKE: dict[str, Any] = {"T": "-", "S": (0, (5, 1.5)), "B": (0, (1.2, 1.2)), "L": (0, (3, 1, 1, 1))}
 FEW = 20  # largest number of epochs drawn with markers
 EDGE = 0.06  # margin, relative to the range shown
 

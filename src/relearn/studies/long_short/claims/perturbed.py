@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from relearn.report.comparisons import Comparison, Units
 from relearn.report.power import Crossed
 from relearn.report.quantities import Evidence
 from relearn.report.statistics import student_mean_of_table
-from relearn.report.verdicts import Below
+from relearn.report.verdicts import Above, Below, Side
 
 PAIRED = "difference paired by test sample"
 OVER_SAMPLES = f"{PAIRED}, mean over shared seeds; Student's t over samples"
@@ -23,19 +23,26 @@ CLEAN = "none"
 
 @dataclass(frozen=True)
 class Falls:
-    """Correct on the clean text minus correct on the perturbed text (-1, 0 or 1), by seed and sample."""
+    """Correct on the clean text minus correct on the perturbed text (-1, 0 or 1), by seed and sample.
+
+    ``after``: correct on the perturbed text (0 or 1). ``idle``: the seeds at chance.
+    """
 
     network: str
     values: Mapping[int, Mapping[int, float]]
+    after: Mapping[int, Mapping[int, float]]
     runs: Mapping[int, str]
     notes: tuple[str, ...]
+    idle: frozenset[int] = frozenset()
 
 
 def falls(evidence: Evidence, network: str, where: Where, change: str) -> Falls:
     """Drops for the runs that have predictions on the perturbed texts; of several runs with the same seed the last one counts."""
     values: dict[int, dict[int, float]] = {}
+    then: dict[int, dict[int, float]] = {}
     runs: dict[int, str] = {}
-    notes = []
+    notes: list[str] = []
+    idle: set[int] = set()
     for run in classified.trainings(evidence, where):
         rows = run.rows("predictions.csv") if run.has("predictions.csv") else []
         rows = [row for row in rows if row.get(CLEAN) is not None and row.get(change) is not None]
@@ -45,31 +52,56 @@ def falls(evidence: Evidence, network: str, where: Where, change: str) -> Falls:
                 int(row["sample"]): float(before) - float(after)
                 for row, before, after in zip(rows, right[CLEAN], right[change])
             }
+            then[run.seed] = {int(row["sample"]): float(hit) for row, hit in zip(rows, right[change])}
             runs[run.seed] = run.folder
+            idle = idle | {run.seed} if run.outcome != "ok" else idle - {run.seed}
             before, after = (100 * sum(hits) / len(rows) for hits in right.values())
             notes.append(f"{network.split('/')[1]}, seed {run.seed}: {before:.1f}% to {after:.1f}%")
-    return Falls(network, values, runs, tuple(notes))
+    return Falls(network, values, then, runs, tuple(notes), frozenset(idle))
 
 
 def fall_less(name: str, ours: Falls, theirs: Falls) -> Comparison | None:
-    """Mean of ours minus theirs over the samples that both have at every shared seed; None if there are none."""
-    seeds = sorted(ours.values.keys() & theirs.values.keys())
+    """Mean of ours minus theirs over the samples that both have at every shared seed; None if there are none.
+
+    A seed at which one of the two networks ended at chance is left out, because an accuracy at chance cannot fall; if there is
+    no other seed, all count, and the comparison is underpowered.
+    """
+    return _apart(name, ours, theirs, Below(0.0), ours.values, theirs.values)
+
+
+def right_after(name: str, ours: Falls, theirs: Falls) -> Comparison | None:
+    """Accuracy on the perturbed texts, ours minus theirs, for the same runs and samples; it does not decide."""
+    found = _apart(name, ours, theirs, Above(0.0), ours.after, theirs.after)
+    return found and replace(found, decides=False, notes=found.notes[:1])
+
+
+def _apart(
+    name: str,
+    ours: Falls,
+    theirs: Falls,
+    claimed: Side,
+    left: Mapping[int, Mapping[int, float]],
+    right: Mapping[int, Mapping[int, float]],
+) -> Comparison | None:
     both = (ours, theirs)
+    shared = ours.values.keys() & theirs.values.keys()
+    seeds = sorted(shared - ours.idle - theirs.idle or shared)
+    apart = [f"seed {seed} left out: a network at chance" for seed in sorted(shared - {*seeds})]
     samples = sorted(
         set.intersection(*(set(one.values[seed]) for one in both for seed in seeds)) if seeds else ()
     )
     if not samples:
         return None
-    table = [[ours.values[seed][one] - theirs.values[seed][one] for one in samples] for seed in seeds]
+    table = [[left[seed][one] - right[seed][one] for one in samples] for seed in seeds]
     return Comparison(
         name,
         student_mean_of_table(table),
-        Below(0.0),
+        claimed,
         "fraction",
         OVER_SAMPLES if len(seeds) == 1 else OVER_BOTH,
         tuple((one.network, seed, 0) for one in both for seed in seeds),
         tuple(sorted(one.runs[seed] for one in both for seed in seeds)),
-        (f"{len(samples)} test samples", *ours.notes, *theirs.notes),
+        (f"{len(samples)} test samples", *apart, *ours.notes, *theirs.notes),
         difference=True,
         role=classified.STEP,
         over="seeds",

@@ -97,6 +97,7 @@ def attack_is_invisible(evidence: Evidence) -> Finding:
 def dropout_transfers(evidence: Evidence) -> Finding:
     """The victim's loss at the final poisons, crafted with Dropout - without, is below 0 for both attacks.
 
+    For feature collision the paper speaks of the lowest loss that an attack reaches (figure 2.3); here it is the final one for both.
     The loss is the attack's own objective. The step ``craft`` evaluates it on the watched victims with their Dropout off;
     these evaluations do not influence the attack.
     """

@@ -163,16 +163,17 @@ def replication_helps(evidence: Evidence) -> Finding:
             ("defence_success", "not net of the control"),
         ):
             name = f"{attack}, {words}{REPLICATED}"
-            part = _replicated(name, filtered(evidence, quantity, attack, setting="imbalance", sweep=True))
+            decides = quantity == "defence_success_net"
+            trials = filtered(evidence, quantity, attack, setting="imbalance", sweep=True)
+            part = _replicated(name, trials, NET if decides else DIFFERENCE)
             if part:
-                decides = quantity == "defence_success_net"
                 parts[name] = part if decides else replace(part, decides=False)
     if not any(part and part.decides for part in parts.values()):
         parts["replication under imbalance"] = None
     return finding(parts)
 
 
-def _replicated(name: str, trials: list[Trial]) -> Comparison | None:
+def _replicated(name: str, trials: list[Trial], bounds: tuple[float, float]) -> Comparison | None:
     few = [trial for trial in trials if trial.balance is not None and trial.balance < SUFFERS_BELOW]
     sides = [trial for trial in few if trial.replicated], [trial for trial in few if not trial.replicated]
     notes = []
@@ -184,4 +185,4 @@ def _replicated(name: str, trials: list[Trial]) -> Comparison | None:
         notes.append(
             "net of the control, a share can exceed 100%: the control was misled where the attack was not"
         )
-    return paired_difference(name, *sides, Above(0.0), bounds=NET, notes=notes)
+    return paired_difference(name, *sides, Above(0.0), bounds=bounds, notes=notes)

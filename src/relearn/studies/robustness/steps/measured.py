@@ -206,7 +206,8 @@ def _base(net, settings: Measurements, sets, test, named: str, count: int) -> Ba
         raise ValueError(
             "corruptions and attacks need images; allowed: data, or one of the sets val, real, v2, a, r"
         )
-    images = label_by_class(sets[name], classes=net.description["classes"]).evenly_spaced(count)
+    listed = label_by_class(sets[name], classes=net.description["classes"])
+    images = listed.evenly_spaced(settings.images).evenly_spaced(count)
     faults: dict[int, str] = {}
     batches = list(folder_pixels.pixels(images, how, name, faults))
     kept = folder_pixels.sound(images, faults, name, [])
