@@ -111,6 +111,20 @@ def test_other_settings_other_code_or_a_newer_input_run_again(shell: Shell) -> N
     assert shell(first, edited) == (0, records(edited))
 
 
+def test_a_missing_output_is_made_again_if_another_job_reads_it(shell: Shell) -> None:
+    first = job_at("one")
+    weights, history = (first.record.replace("record.json", name) for name in ("weights.bin", "history.csv"))
+    first = replace(first, outputs=(*first.outputs, weights, history))
+    second = replace(job_at("two"), inputs=(weights,))
+    for name in (first.record, weights):  # the stand-in writes only the record
+        (shell.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (shell.root / name).touch()
+    assert shell(first, second) == (0, records(first, second))
+    assert shell(first, second) == (0, [])
+    (shell.root / weights).unlink()
+    assert shell(first, second) == (0, records(first))
+
+
 def test_a_failing_job_stops_the_script_with_its_status(shell: Shell) -> None:
     first, second = job_at("one"), job_at("two")
     (shell.root / "fail").touch()
