@@ -20,7 +20,6 @@ from relearn.cli.adopt import (
     arrivals,
     chosen,
     open_records,
-    place,
     place_unfinished,
     put_in_order,
     refuse,
@@ -29,6 +28,8 @@ from relearn.cli.adopt import (
 )
 from relearn.cli.jobs import Job
 from relearn.runs import parquet_file, record, record_file, run_store
+from relearn.runs.atomic_files import Lock
+from relearn.runs.node.home import place
 
 RUNS = "results/mini/runs/poisoning"
 
@@ -460,6 +461,66 @@ def test_checkpoints_that_no_job_continues_are_counted(machines: Machines) -> No
     found, strange = place_unfinished(machines.there, PLAN, {})
     assert (found, strange) == (1, "1 unfinished run that no job of the DAG makes")
     assert Path("results/mini/work", PRETRAIN.run, "fit.json").is_file()
+
+
+def unfinished(root: Path, steps: int, checkpoint: str, code: str = PRETRAIN.code) -> Path:
+    """Leave PRETRAIN below ``root`` as a kill leaves it; return its work folder."""
+    what = {
+        name: getattr(PRETRAIN, name) for name in ("study", "step", "labels", "scale", "seed", "settings")
+    }
+    run = record.Run(root / PRETRAIN.folder, paper="zhu2022", code_version=code, **what)
+    with pytest.raises(KeyboardInterrupt), run:
+        for step in range(steps):
+            run.log(step, loss=0.5)
+        (run.work / f"{checkpoint}.json").write_text("{}")
+        raise KeyboardInterrupt
+    return run.work
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "code", "taken"),
+    [
+        (5, 9, PRETRAIN.code, True),
+        (9, 5, PRETRAIN.code, False),
+        (5, 5, PRETRAIN.code, False),
+        (9, 5, "old", True),
+    ],
+)
+def test_an_unfinished_run_never_goes_back(
+    here: int, there: int, code: str, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    work = unfinished(Path(), here, "ours", code)
+    unfinished(tmp_path / "there", there, "theirs")
+    found, left = place_unfinished(tmp_path / "there", PLAN, {})
+    assert [path.name for path in work.iterdir()] == ["theirs.json" if taken else "ours.json"]
+    assert found == taken and ("1 unfinished run of which there is as much here" in left) != taken
+
+
+def test_an_unfinished_run_that_a_process_is_making_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    unfinished(tmp_path / "there", 5, "theirs")
+    with Lock(Path("results/mini/work") / f"{PRETRAIN.run}.lock"):
+        assert place_unfinished(tmp_path / "there", PLAN, {})[0] == 0
+    assert place_unfinished(tmp_path / "there", PLAN, {}) == (1, "")
+    before = sorted(Path("results").rglob("*"))
+    assert place_unfinished(Path(), PLAN, {})[0] == 0 and sorted(Path("results").rglob("*")) == before
+
+
+def test_weights_of_an_older_record_do_not_stay_beside_one_whose_own_stayed_elsewhere(
+    machines: Machines, store: Path
+) -> None:
+    make(PRETRAIN, machines.here, "other bytes")
+    weights = Path(PRETRAIN.folder) / "weights.safetensors"
+    assert weights.is_file()
+    with ExitStack() as stack:
+        for found in record.read_all(open_records([store], stack))[0]:
+            place(found, Path("results/mini", *Path(found["path"]).parts[-4:]))
+    assert not weights.exists() and record.verify_outputs(record.read(str(PRETRAIN.record))) == []
 
 
 def test_a_store_that_was_edited_is_refused(store: Path) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import webbrowser
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -145,12 +146,15 @@ def test_reproduce_starts_snakemake_in_the_root(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     seen: list[tuple[list[str], Path]] = []
+    monkeypatch.setenv("PATH", "/bin")
 
-    def run(words: list[str]) -> int:
+    def run(words: list[str], environment: Mapping[str, str]) -> int:
         seen.append((words[1:], Path.cwd()))
+        # of an environment that is not activated: the rules call `relearn`
+        assert environment["PATH"] == os.pathsep.join([str(Path(sys.executable).parent), "/bin"])
         return 3
 
-    monkeypatch.setattr(reproduce, "_until_it_ends", run)
+    monkeypatch.setattr(reproduce, "until_it_ends", run)
     assert cli.main(["reproduce", *words]) == 3
     assert seen == [(["-m", "snakemake", *command], checkout)]
     said = capsys.readouterr().err
@@ -172,8 +176,8 @@ time.sleep(60)
 """
 STARTER = """
 import sys
-from relearn.cli.reproduce import _until_it_ends
-sys.exit(_until_it_ends([sys.executable, "-c", sys.argv[1], sys.argv[2]]))
+from relearn.cli.reproduce import until_it_ends
+sys.exit(until_it_ends([sys.executable, "-c", sys.argv[1], sys.argv[2]]))
 """
 
 

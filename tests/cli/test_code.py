@@ -179,6 +179,16 @@ def test_a_changed_file_stops_only_the_jobs_whose_code_it_is(
         planned_source.check(folder, SCALE, "another")
 
 
+def test_a_run_with_a_plug_in_is_always_compared(
+    planned_run: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An edit of the plug-in's package leaves the mark as it is."""
+    folder, version = planned_run
+    monkeypatch.setenv(planned_source.VARIABLE, planned_source.mark())
+    with pytest.raises(RuntimeError, match=f"{version}, planned {version}\\+other"):
+        planned_source.check(folder, SCALE, f"{version}+other")
+
+
 def test_a_touched_file_has_the_same_contents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "room").mkdir()
     file = tmp_path / "room/one.py"

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+import tarfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -108,6 +109,20 @@ def test_other_settings_other_code_or_a_newer_input_run_again(shell: Shell) -> N
     later = time.time() + 5
     os.utime(shell.root / first.record, (later, later))
     assert shell(first, edited) == (0, records(edited))
+
+
+def test_a_missing_output_is_made_again_if_another_job_reads_it(shell: Shell) -> None:
+    first = job_at("one")
+    weights, history = (first.record.replace("record.json", name) for name in ("weights.bin", "history.csv"))
+    first = replace(first, outputs=(*first.outputs, weights, history))
+    second = replace(job_at("two"), inputs=(weights,))
+    for name in (first.record, weights):  # the stand-in writes only the record
+        (shell.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (shell.root / name).touch()
+    assert shell(first, second) == (0, records(first, second))
+    assert shell(first, second) == (0, [])
+    (shell.root / weights).unlink()
+    assert shell(first, second) == (0, records(first))
 
 
 def test_a_failing_job_stops_the_script_with_its_status(shell: Shell) -> None:
@@ -250,3 +265,19 @@ def test_a_pack_has_a_place_before_anything_is_prepared(
     for out in (pack_words.out / "new.tar", pack_words.out.parent):
         with pytest.raises(ValueError, match=r"^--out .*: found a (file|folder), allowed: a f"):
             pack.main(SimpleNamespace(**{**vars(pack_words), "out": out}))
+
+
+def test_the_files_of_a_pack_have_its_time_and_nobodys_name(
+    pack_words: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Extracted over an older pack, an edit of the same size must not run from the older one's bytecode."""
+    source, began = tmp_path / "src/relearn/a.py", int(time.time())
+    source.parent.mkdir(parents=True)
+    source.write_text("A = 1\n")
+    monkeypatch.setattr(pack, "SOURCE", tmp_path / "src")
+    assert pack.main(pack_words) == 0
+    with tarfile.open(pack_words.out) as tar:
+        members = {member.name: member for member in tar}
+    assert members["src/relearn/a.py"].mtime >= began
+    assert "pack.data.0.part" in members
+    assert {(one.uname, one.gname, one.uid, one.gid) for one in members.values()} == {("", "", 0, 0)}

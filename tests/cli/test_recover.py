@@ -184,6 +184,42 @@ def test_while_a_job_lives_nothing_is_changed(capsys: pytest.CaptureFixture[str]
     assert said(capsys)[0] == 0 and not (torn / "record.json").exists()
 
 
+def test_what_starts_while_it_reads_stops_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading takes minutes where there are many artefacts."""
+    torn, meanwhile, unsound = done("torn"), run("alive"), recover.unsound
+    (torn / "record.json").write_text("{")
+
+    def slow(root: Path, *, quick: bool) -> dict[Path, str]:
+        found = unsound(root, quick=quick)
+        meanwhile.__enter__()
+        return found
+
+    monkeypatch.setattr(recover, "unsound", slow)
+    code, lines = said(capsys)
+    meanwhile._lock.__exit__(None, None, None)
+    assert code == 4 and lines[0] == f"running: pretrain alive seed0, process {os.getpid()}"
+    assert (torn / "record.json").exists()
+
+
+def test_what_is_written_while_it_reads_is_left_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torn, unsound = done("torn"), recover.unsound
+    (torn / "record.json").write_text("{")
+
+    def slow(root: Path, *, quick: bool) -> dict[Path, str]:
+        found = unsound(root, quick=quick)
+        done("torn")
+        return found
+
+    monkeypatch.setattr(recover, "unsound", slow)
+    code, lines = said(capsys)
+    assert code == 0 and lines[0].endswith("it has changed since, so it is left alone")
+    assert record.read(torn)["labels"] == {"name": "torn"}
+
+
 def test_quick_reads_no_artefact(capsys: pytest.CaptureFixture[str]) -> None:
     spoilt = done("spoilt")
     (spoilt / "a.bin").write_text("spoilt")

@@ -13,7 +13,9 @@ import pytest
 from relearn import cli
 from relearn.cli import render
 from relearn.report import figures, runs, table_formats
+from relearn.runs import code_version
 from relearn.runs.record import Run
+from relearn.studies.study import all_studies
 
 REPOSITORY = Path(__file__).parents[2]
 WHOLE = (
@@ -245,3 +247,11 @@ def test_a_rendering_that_fails_or_is_interrupted_leaves_the_old_files(error, ch
     words = ["render", "--artefact", "zhu2022.table2.1", "--artefact", "zhu2022.table2.2"]
     assert cli.main(words) in (2, 130)
     assert contents(root) == before
+
+
+def test_what_the_page_says_of_studies_and_publications_is_part_of_its_version(monkeypatch):
+    asked = []
+    monkeypatch.setattr(code_version, "code_version", lambda *modules: asked.extend(modules) or "version")
+    render.code_of_report()
+    studies = {f"relearn.studies.{study.name}.study" for study in all_studies()}
+    assert {"relearn.studies.publications", *studies} <= set(asked)

@@ -1,5 +1,6 @@
 """`relearn ui`: it is local and careful by default, and survives a move of the folder."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from relearn import cli
-from relearn.cli import ui
+from relearn.cli import reproduce, ui
 from relearn.runs import provenance, record
 
 
@@ -164,8 +165,13 @@ def test_a_moved_folder_still_lists_and_serves_its_artifacts(moved: Path) -> Non
         assert "GET /" not in Path("server.log").read_text()
         with socket.socket() as probe, pytest.raises(OSError):
             probe.bind(("127.0.0.1", port))
+        server.terminate()  # the command alone: it takes the server along
+        assert server.wait(timeout=60) in (0, 143)
+        with pytest.raises(OSError):
+            ask(port, "health")
     finally:
-        os.killpg(server.pid, 15)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, 15)
         server.wait(timeout=60)
 
 
@@ -193,11 +199,8 @@ def test_the_runs_of_each_study_have_an_address(
     """MLflow opens on its view for language models, where no run is; an experiment without runs gets no line."""
     served: list[list[str]] = []
 
-    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        served.append(command)
-        return subprocess.CompletedProcess(command, 0)
-
-    monkeypatch.setattr(ui.subprocess, "run", run)
+    # it passes SIGTERM on to the server: tests/cli/test_by_name.py::test_an_interrupted_engine_is_waited_for
+    monkeypatch.setattr(reproduce, "until_it_ends", lambda command, _: served.append(command) or 0)
     assert cli.main(["ui"]) == 0
     from relearn.tracking import connection
     from relearn.tracking.store import store_uri

@@ -11,8 +11,9 @@ import pytest
 from relearn.runs import interrupt, spool
 
 PROGRAM = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
+signal.signal(signal.SIGHUP, signal.SIG_IGN if sys.argv[2] == "nohup" else signal.SIG_DFL)
 from relearn.runs import interrupt, provenance, record
 provenance._git = lambda *_: None
 interrupt.GRACE_S = float(sys.argv[1])
@@ -20,7 +21,7 @@ record.install_signal_handlers()
 out = Path("results/mini/runs/a")
 with record.Run(out, study="s", paper="p", step="t", labels={}, scale="mini", seed=0, settings={}) as run:
     for step in range(10**9):
-        run.log(step, loss=0.5) if sys.argv[2] == "logs" or step == 0 else None
+        run.log(step, loss=0.5) if sys.argv[2] != "silent" or step == 0 else None
         if step == 0:
             print("ready", flush=True)
         time.sleep(0.01)
@@ -42,12 +43,22 @@ def end(child: subprocess.Popen[str], folder: Path) -> tuple[int, spool.Story]:
     return child.returncode, story
 
 
-@pytest.mark.parametrize(("number", "code"), [("SIGTERM", 143), ("SIGUSR1", 143), ("SIGINT", 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [("SIGTERM", 143), ("SIGUSR1", 143), ("SIGHUP", 143), ("SIGINT", 130)]
+)
 def test_a_signal_ends_the_run_as_killed(tmp_path: Path, number: str, code: int) -> None:
     child = start(tmp_path, 60.0, "logs")
     child.send_signal(signal.Signals[number])
     returned, story = end(child, tmp_path)
     assert (returned, story.status, story.reason) == (code, spool.KILLED, f"stopped by {number}")
+
+
+def test_under_nohup_a_closed_terminal_ends_nothing(tmp_path: Path) -> None:
+    child = start(tmp_path, 60.0, "nohup")
+    child.send_signal(signal.SIGHUP)
+    child.send_signal(signal.SIGTERM)  # has a greater number, so it would come second
+    returned, story = end(child, tmp_path)
+    assert (returned, story.reason) == (143, "stopped by SIGTERM")
 
 
 def test_a_run_without_safe_points_is_stopped_after_the_grace_period(tmp_path: Path) -> None:

@@ -62,6 +62,13 @@ def test_two_numbers_of_one_run_keep_two_names() -> None:
     }
 
 
+def test_two_numbers_with_one_new_name_keep_two_names() -> None:
+    assert names.metrics({"acc_frac": 0.5, "accfinal_frac": 0.25}) == {
+        "test_accuracy_frac": 0.5,
+        "accfinal_frac": 0.25,
+    }
+
+
 def test_a_name_begins_with_what_differs() -> None:
     folder = "runs/gradinit/train_from_init/grid/VGG-19/gradinit/sgd/seed2"
     assert names.run("train_from_init", folder, {}, 2) == "sgd gradinit VGG-19 grid seed2 train_from_init"

@@ -68,6 +68,20 @@ def seen(path: Path) -> tracked.Tracked:
     return tracked.tracked(source, None, stale_s=1.0e12, now=0.0)
 
 
+def test_two_curves_of_one_run_keep_two_names(tmp_path: Path) -> None:
+    path = tmp_path / "spool" / "run.jsonl"
+    writer = spool.Spool(path)
+    writer.begin(START, fresh=True)
+    writer.metrics(0, {"acc_frac": 0.5, "test_accuracy_frac": 0.25})
+    writer.metrics(1, {"nll_nats": 2.0})
+    story = tracked.read_story(path)
+    assert story is not None and {name: value for (name, _), (_, value) in story.points.items()} == {
+        "acc_frac": 0.5,
+        "test_accuracy_frac": 0.25,
+        "test_loss_nats": 2.0,
+    }
+
+
 @settings(max_examples=300)
 @given(st.lists(DEEDS, max_size=14), st.sampled_from([0.5, 0.25]))
 def test_however_imports_and_attempts_interleave_each_step_is_there_once_with_its_last_value(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from relearn.runs import record, spool
-from relearn.tracking import connection
+from relearn.tracking import connection, store
 from relearn.tracking import importer as tracking
 from relearn.tracking.store import TrackingError, put_aside, store_uri
 
@@ -92,6 +92,26 @@ def test_a_newer_schema_is_refused_and_left_alone() -> None:
         tracking.import_spool(ROOT)
     assert "\n" not in str(caught.value) and Path("mlflow.db").read_bytes() == before
     assert not list(Path().glob("mlflow.db.new-*"))
+
+
+def test_a_copy_for_an_upgrade_that_fails_is_one_line_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Full:
+        def __init__(self, file: Path) -> None:
+            file.touch()
+
+        def backup(self, copy: object) -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        def close(self) -> None:
+            pass
+
+    before = Path("mlflow.db").read_bytes()
+    monkeypatch.setattr(store.sqlite3, "connect", Full)
+    with pytest.raises(TrackingError, match=r"mlflow\.db: older schema, .* \(database or disk is full\)"):
+        store.upgrade(Path("mlflow.db"))
+    assert Path("mlflow.db").read_bytes() == before and not list(Path().glob("mlflow.db.new-*"))
 
 
 def test_an_older_schema_is_upgraded() -> None:

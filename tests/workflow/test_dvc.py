@@ -110,6 +110,7 @@ def test_the_report_promises_every_table_and_figure(plan: list[jobs.Job]) -> Non
     assert made == {f"{one.id}.{kind}" for one in known for kind in kinds[one.kind]} | forest
     read = {Path(path) for path in report.inputs}
     assert set(Path("src/relearn/studies").glob("*/reported/*.yaml")) <= read
+    assert Path("params/paper.yaml") in read  # the published settings, for the deviations
 
 
 def test_the_report_is_stale_once_its_template_or_its_style_changes(plan: list[jobs.Job]) -> None:

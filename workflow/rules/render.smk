@@ -7,6 +7,7 @@ include: "rendered.smk"
 rule render:
     input:
         records=[file for found in RECORDS.values() for file in found if Path(file).name == "record.json"],
+        published="params/paper.yaml",
         reported=[
             path  # relative, so that a moved checkout is not stale
             for study in all_studies()

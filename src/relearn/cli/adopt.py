@@ -10,8 +10,8 @@ written. Without the metadata Snakemake would notice newer files but no later ch
 it sees the same state.
 
 Instead of a folder, the files that `run.sh` of a pack wrote into home/ can be given (`relearn pack`). They are unpacked and adopted
-in the same way, together with the checkpoints from which unfinished runs resume. Weights that stayed on the other machine are
-listed, not reported as missing: their run counts as done until a pending job needs them.
+in the same way, together with the checkpoints from which unfinished runs resume, unless a run has come as far here. Weights that
+stayed on the other machine are listed, not reported as missing: their run counts as done until a pending job needs them.
 A published set (results/published/<scale>) can be given, too: a record that fits is taken where no fitting record is here, and the
 others are counted. A published set has no weights, which count as left on the other machine, and no data, which is prepared first.
 
@@ -40,8 +40,8 @@ from relearn.report.runs import sets_below
 from relearn.report.views.names import plural
 from relearn.runs import exit_codes, record
 from relearn.runs.atomic_files import Lock
-from relearn.runs.node import parts
-from relearn.runs.record_file import LEFT_BEHIND, files, left_behind
+from relearn.runs.node import home, parts
+from relearn.runs.record_file import files, left_behind
 from relearn.runs.run_store import Store, is_store
 
 Record = dict[str, Any]
@@ -118,7 +118,7 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
         coming, fitting, faults = chosen(folder, plan, whole and not torn)
         faults = [one for one in faults if not (folder and any(fault.endswith(one) for fault in torn))]
         for path, found in coming.items():
-            place(found, Path(path).parent)
+            home.place(found, Path(path).parent)
         resumable, strange = (0, "") if folder is None else place_unfinished(folder, plan, fitting)
         put_in_order([job for job in plan if job.record in fitting])
         for their, job in zip(theirs, plan):
@@ -314,34 +314,13 @@ def _differences(job: Job, found: Record, sums: Mapping[str, str]) -> Iterator[t
             yield key, given["sha256"], sums.get(path, "the checksum of a matching run, but there is none")
 
 
-def place(found: Record, target: Path) -> None:
-    """Copy a record and its artefacts to their folder, the record last, and its spool if it is included.
-
-    Each file appears in one rename. A file that is already there, byte for byte, is left alone.
-    """
-    source = Path(found["path"])
-    target.mkdir(parents=True, exist_ok=True)
-    elsewhere = left_behind(source)
-    came = [name for name in found["outputs"] if name not in elsewhere]
-    (target / LEFT_BEHIND).unlink(missing_ok=True)
-    for name in (*came, *([LEFT_BEHIND] if elsewhere else []), record.NAME):
-        _copy(source / name, target / name)
-    root = next((folder for folder in source.absolute().parents if folder.name == "runs"), None)
-    ours = next((folder for folder in target.absolute().parents if folder.name == "runs"), None)
-    if root is not None and ours is not None:
-        spool = Path("spool") / f"{found['run']}.jsonl"
-        if (root.parent / spool).is_file():
-            (ours.parent / spool).parent.mkdir(exist_ok=True)
-            _copy(root.parent / spool, ours.parent / spool)
-
-
 def place_unfinished(folder: Path, plan: Sequence[Job], fitting: Mapping[str, Record]) -> tuple[int, str]:
-    """Copy spools and checkpoints of planned runs that have no record here.
+    """Copy spools and checkpoints of planned runs that have no record here, and are not as far here or at work.
 
     Returns:
-        the number of these runs; a line about unfinished runs that the plan lacks, or "".
+        the number of these runs; a line about unfinished runs that are left out, or "".
     """
-    found = 0
+    found = ahead = 0
     came = {path for path in folder.glob("results/*/work/*") if any(path.rglob("*"))}
     for job in plan:
         if job.record is None:
@@ -353,20 +332,23 @@ def place_unfinished(folder: Path, plan: Sequence[Job], fitting: Mapping[str, Re
         kept = [path for path in (folder / root / "work" / job.run).rglob("*") if path.is_file()]
         spool = folder / root / "spool" / f"{job.run}.jsonl"
         if kept and spool.is_file():
+            if home.ahead(root, folder / root, job):
+                ahead += 1
+                continue
             found += 1
+            shutil.rmtree(
+                root / "work" / job.run, ignore_errors=True
+            )  # checkpoints of two attempts do not mix
             for path in (spool, *kept):
                 target = path.relative_to(folder)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                _copy(path, target)
-    return found, f"{plural(len(came), 'unfinished run')} that no job of the DAG makes" if came else ""
-
-
-def _copy(source: Path, target: Path) -> None:
-    if target.is_file() and (target.samefile(source) or record.digest(target) == record.digest(source)):
-        return
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    shutil.copyfile(source, temporary)
-    os.replace(temporary, target)
+                home.copy(path, target)
+    strange = [f"{plural(len(came), 'unfinished run')} that no job of the DAG makes"] if came else []
+    if ahead:
+        strange.append(
+            f"{plural(ahead, 'unfinished run')} of which there is as much here, or a process at work"
+        )
+    return found, "; ".join(strange)
 
 
 def put_in_order(plan: Sequence[Job]) -> None:

@@ -86,6 +86,7 @@ def text(params: Path) -> str:
             "params": ["scale"],
             "deps": [
                 f"{CODE}/render.json",
+                "params/paper.yaml",
                 *(f"src/relearn/studies/{study.name}/reported" for study in all_studies()),
                 *(f"{RESULTS}/runs/{study.name}" for study in all_studies()),
             ],

@@ -2,7 +2,7 @@
 
 The script needs a POSIX shell and `relearn` (installed, or the checkout itself) and contains no absolute path. It can
 be restarted: a job is skipped if its record is there with the same settings and the same code, unless
-an input is newer. Copy the records back and run `relearn adopt FOLDER`.
+an input is newer, or an output is missing that another job of the script reads. Copy the records back and run `relearn adopt FOLDER`.
 
 Snakemake computes the list of jobs, so this verb (unlike the script it prints) needs it installed.
 """
@@ -37,10 +37,15 @@ export {variable}=:{source}  # a job whose code has been edited since refuses to
 command -v relearn >/dev/null 2>&1 || relearn() {{
   PYTHONPATH="src${{PYTHONPATH:+:$PYTHONPATH}}" "${{PYTHON:-python3}}" -m relearn "$@"
 }}
-# made RECORD RUN CODE INPUT...: is there a record of this run and this code, and is no input newer?
+# made RECORD RUN CODE OUTPUT... -- INPUT...: is there a record of this run and this code, and every output, and is no input newer?
 made() {{
   record=$1 run=$2 code=$3
   shift 3
+  while [ "$1" != -- ]; do
+    [ -e "$1" ] || return 1
+    shift
+  done
+  shift
   grep -qs "\\"run\\": *\\"$run\\"" "$record" && grep -qs "\\"version\\": *\\"$code\\"" "$record" &&
     {{ [ $# -eq 0 ] || [ -z "$(find "$@" -newer "$record" 2>/dev/null)" ]; }}
 }}
@@ -119,11 +124,13 @@ def script(jobs: Sequence[Job], arguments: str = "") -> str:
             source=planned_source.contents(),
         )
     ]
+    read = {path for job in jobs for path in job.inputs}
     for number, job in enumerate(jobs, start=1):
         folders = sorted({Path(path).parent.as_posix() for path in (*job.outputs, *job.logs)})
         lines.append(f"\n# {number} {job.rule}: {job.folder}\n")
         if job.record:
-            known = [job.record, job.run, job.code, *job.inputs]
+            needed = [path for path in job.outputs if path in read]
+            known = [job.record, job.run, job.code, *needed, "--", *job.inputs]
             lines.append(f"made {' '.join(map(shlex.quote, known))} || ")
         make = f"mkdir -p {' '.join(map(shlex.quote, folders))} && {job.command}"
         lines.append(f"{{ say {number} {shlex.quote(job.folder)}; {make}; }}\n")

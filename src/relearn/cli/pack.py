@@ -23,6 +23,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -192,7 +193,7 @@ def write(out: Path, left: Sequence[Job], limit: int, chosen: Sequence[str] = ()
         for place, content in plugins.packed(job.code for job in left).items():
             add(f"src/{place}", content)
         if inside:
-            tar.add(found[0], found[0].name)
+            add(found[0].name, found[0].read_bytes())  # without the name of the user here
     atomic_files.write(out, packed.getvalue())
     if inside:
         found[0].unlink()
@@ -203,6 +204,8 @@ def _adder(tar: tarfile.TarFile) -> Any:
     def add(name: str, content: bytes, mode: int = 0o644) -> None:
         member = tarfile.TarInfo(name)
         member.size, member.mode = len(content), mode
+        # Python compares the time of a source file to decide whether the bytecode of an earlier pack is of this one
+        member.mtime = int(time.time())
         tar.addfile(member, io.BytesIO(content))
 
     return add

@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 
 import relearn
+from relearn.runs import plugins
 from relearn.runs.warm.client import source_files, times_of
 
 VARIABLE = "RELEARN_PLANNED_SOURCE"
@@ -38,13 +39,16 @@ def contents() -> str:
 def check(folder: Path, scale: str, code: str) -> None:
     """Compare the code version of the run in ``folder`` with the planned one, ``code``, if a source file has changed.
 
-    A run that params.yaml no longer plans is not checked.
+    The mark does not cover the packages of plug-ins: a run that uses one is always compared. A run that params.yaml no longer
+    plans is not checked.
 
     Raises:
         RuntimeError: the code of this run has changed since it was planned.
     """
     times, _, content = os.environ.get(VARIABLE, "").partition(":")
-    if not content or times == times_of(PACKAGE) or content == contents():
+    if not content:
+        return
+    if plugins.MARK not in code and (times == times_of(PACKAGE) or content == contents()):
         return
     from relearn.forecast import planned
     from relearn.runs import code_version

@@ -9,7 +9,7 @@ checkouts and machines: a file stays there if the process in its name lives, or 
 It renames to ``record.json.aside`` a record that is truncated or edited, whose artefacts are missing or do not match it, or
 whose inputs have changed since it was made. Every target requires every record, so the job of such a record runs again.
 Modification times play no part in that. In the same way it renames a spool from which no attempt could go on.
-While an engine or a job of this checkout is alive, nothing is changed.
+While an engine or a job of this checkout is alive, nothing is changed. A file that has changed since it was read is left alone.
 
 The command that it advises has passed a dry run.
 
@@ -64,8 +64,12 @@ def main(args: argparse.Namespace) -> int:
         if not Path(name).is_file():
             raise ValueError(f"{name}: no such file; start this in the root of the checkout")
     roots, touched = scales(), set()
-    engines = list(dict.fromkeys((*engines_alive(), *engines_by_lock(), *adopting())))
-    jobs = [job for root in roots for job in jobs_alive(root)]
+    engines, jobs = alive(roots)
+    began = {root: times(root) for root in roots}
+    damaged = {root: damaged_spools(root) | unsound(root, quick=args.quick) for root in roots}
+    # That may have taken minutes. What was alive before or is now may have written or be writing what was read.
+    later = alive(roots)
+    engines, jobs = (list(dict.fromkeys([*before, *now])) for before, now in zip((engines, jobs), later))
     for name, owner in (*engines, *jobs):
         say(f"running: {name}, {owner}")
     change = not (args.dry_run or engines or jobs)
@@ -81,10 +85,9 @@ def main(args: argparse.Namespace) -> int:
         for line in unfinished(root):
             say(f"unfinished: {line}")
             touched.add(root.name)
-        faults = damaged_spools(root) | unsound(root, quick=args.quick)
-        touched |= {root.name for _ in faults}
-        for file, fault in faults.items():
-            say(put_aside(file, fault) if change else f"unsound: {fault}")
+        touched |= {root.name for _ in damaged[root]}
+        for file, fault in damaged[root].items():
+            say(put_aside(file, fault, began[root].get(file)) if change else f"unsound: {fault}")
         orphans = temporaries(root)
         for orphan in orphans if change else ():
             orphan.unlink(missing_ok=True)
@@ -105,8 +108,29 @@ def say(text: str) -> None:
     print(" ".join(text.encode("utf-8", "backslashreplace").decode().splitlines()))
 
 
-def put_aside(file: Path, fault: str) -> str:
-    """Rename a damaged file, and return what was done in one line."""
+def alive(roots: Sequence[Path]) -> tuple[list[tuple[str, Holder]], list[tuple[str, Holder]]]:
+    """The engines of this checkout and the jobs of these scales that are alive now."""
+    engines = dict.fromkeys((*engines_alive(), *engines_by_lock(), *adopting()))
+    return [*engines], [job for root in roots for job in jobs_alive(root)]
+
+
+def times(root: Path) -> dict[Path, int | None]:
+    """When each record and each spool was written."""
+    files = [*record_file.files(root / "runs"), *(root / "spool").glob("*.jsonl")]
+    return {file: written(file) for file in files}
+
+
+def written(file: Path) -> int | None:
+    """When a file was written, in ns; None if it is gone."""
+    with contextlib.suppress(OSError):
+        return file.stat().st_mtime_ns
+    return None
+
+
+def put_aside(file: Path, fault: str, seen: int | None) -> str:
+    """Rename a damaged file unless it was written after ``seen``, and return what was done in one line."""
+    if written(file) != seen:
+        return f"unsound: {fault}; it has changed since, so it is left alone"
     try:
         os.replace(file, file.with_name(file.name + ASIDE))
     except OSError as error:

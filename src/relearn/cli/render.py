@@ -373,8 +373,12 @@ def code_of_report() -> str:
         if path.stem != "__init__"
     ]
     studies = all_studies()
-    own.append("relearn.report.figures.claims_forest")  # which no other module of the report imports
-    modules = [*own, *(f"relearn.studies.{study.name}.claims" for study in studies)]
+    # which no other module of the report imports: this figure, and what the page says of the publications and studies
+    own += ["relearn.report.figures.claims_forest", "relearn.studies.publications"]
+    modules = [
+        *own,
+        *(f"relearn.studies.{study.name}.{part}" for study in studies for part in ("claims", "study")),
+    ]
     modules += [module for study in studies for module in study.figures.values()]
     # which of the commands' modules decide what is counted and how the page is put together
     commands = [Path(__file__), Path(__file__).with_name("planned_runs.py")]

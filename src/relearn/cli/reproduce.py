@@ -10,10 +10,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from relearn.cli import targets
@@ -80,16 +83,18 @@ def _snakemake(args: argparse.Namespace, names: list[str]) -> int:
     words += ["--dry-run"] if args.dry_run else []
     words += ["--", *names] if names else []
     print(f"$ {shlex.join(words)}", file=sys.stderr, flush=True)
-    return _until_it_ends([sys.executable, "-m", *words])
+    # The rules call `relearn` by its name: the programs beside this Python come first, also if its environment is not activated.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return until_it_ends([sys.executable, "-m", *words], {**os.environ, "PATH": path})
 
 
-def _until_it_ends(command: list[str]) -> int:
+def until_it_ends(command: list[str], environment: Mapping[str, str] | None = None) -> int:
     """Run the engine and return its exit status. It is waited for when interrupted, too: it saves checkpoints and unlocks.
 
     A terminal sends Ctrl-C to both; SIGTERM is passed on.
     """
     asked: list[int] = []
-    with subprocess.Popen(command) as engine:
+    with subprocess.Popen(command, env=environment) as engine:
 
         def note(number: int, _: Any) -> None:
             asked.append(number)

@@ -36,7 +36,7 @@ The runs of each step are below it; docs/tracking.md has more."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """--root, --uri, --follow, --stop-file, --interval, --artefacts."""
+    """--root, --uri, --follow, --stop-file, --interval."""
     add = parser.add_argument
     add(
         "--root",

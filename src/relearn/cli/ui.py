@@ -12,7 +12,6 @@ import contextlib
 import errno
 import os
 import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -45,7 +44,7 @@ def main(args: argparse.Namespace) -> int:
         TrackingError: a store that is not an SQLite file.
     """
     check_host(args.host, args.expose)
-    from relearn.cli import checkout, track
+    from relearn.cli import checkout, reproduce, track
     from relearn.tracking import connection
     from relearn.tracking import importer as tracking
     from relearn.tracking.store import TrackingError, artifact_folder, database, store_uri
@@ -77,10 +76,7 @@ def main(args: argparse.Namespace) -> int:
     command = server_command(
         uri, str(artifact_folder(uri) or os.environ["MLFLOW_ARTIFACTS_DESTINATION"]), args.host, port
     )
-    try:
-        return subprocess.run(command, env=careful(dict(os.environ)), check=False).returncode
-    except KeyboardInterrupt:
-        return 0
+    return reproduce.until_it_ends(command, careful(dict(os.environ)))
 
 
 def addresses(address: str, client: Any) -> list[str]:

@@ -10,7 +10,7 @@ status  meaning
 5       numerical: something cannot be computed (a non-finite loss is not an error but an outcome in the record)
 130     interrupted by SIGINT
 141     the reader of the output has closed the pipe
-143     interrupted by SIGTERM or SIGUSR1
+143     interrupted by SIGTERM, SIGUSR1 or SIGHUP
 ======  ==================================================================================================
 """
 

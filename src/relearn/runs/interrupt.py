@@ -1,9 +1,10 @@
 """Stop between two steps: a signal requests it, the next safe point obeys.
 
-SIGINT ends with exit status 130, SIGTERM and SIGUSR1 (which SLURM sends before the time limit) with 143. The
-handler only records the request; `check()`, called by `Run.log` and by every call of `console.Progress`, raises
-`Interrupted`. A program that reaches no safe point within the grace period is interrupted wherever it
-is. A second SIGINT ends it at once: files are replaced by rename, so none can be left half written.
+SIGINT ends with exit status 130; SIGTERM, SIGUSR1 (which SLURM sends before the time limit) and SIGHUP (of a closed
+terminal, unless it is ignored, as under nohup) with 143. The handler only records the request; `check()`, called by
+`Run.log` and by every call of `console.Progress`, raises `Interrupted`. A program that reaches no safe point within the
+grace period is interrupted wherever it is. A second SIGINT ends it at once: files are replaced by rename, so none can be
+left half written.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Interrupted(SystemExit):
 
 
 def install_signal_handlers() -> None:
-    """Turn SIGINT, SIGTERM and SIGUSR1 into `Interrupted` at the next safe point, at the latest after
+    """Turn SIGINT, SIGTERM, SIGUSR1 and SIGHUP into `Interrupted` at the next safe point, at the latest after
     :data:`GRACE_S` seconds.
 
     Raises ValueError outside the main thread (Python delivers signals to the main thread only).
@@ -63,6 +64,8 @@ def install_signal_handlers() -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, ask)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, ask)
     signal.signal(signal.SIGALRM, force)
 
 

@@ -68,7 +68,20 @@ def metric(name: str, others: Iterable[str] = ()) -> str:
 def metrics(values: Mapping[str, float | None]) -> dict[str, float]:
     """A record's metrics with MLflow's names and units; metrics without a value are left out."""
     found = {name: float(value) for name, value in values.items() if value is not None}
-    return {metric(name, values): value * FACTORS.get(name, 1.0) for name, value in found.items()}
+    new = distinct(values)
+    return {new[name]: value * FACTORS.get(name, 1.0) for name, value in found.items()}
+
+
+def distinct(names: Iterable[str]) -> dict[str, str]:
+    """MLflow's name for each metric of a run; of two that would get the same one, the later keeps its original name."""
+    every = list(dict.fromkeys(names))
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in every:
+        new = metric(name, every)
+        found[name] = name if new in taken else new
+        taken.add(found[name])
+    return found
 
 
 def with_unit(name: str, unit: str) -> str:

@@ -156,7 +156,8 @@ def read_story(path: Path, upto: int | None = None) -> Story | None:
     """The contents of a spool, with MLflow's names for its curves."""
     story = spool.tell(path, upto)
     if story is not None:
-        story.points = {(names.metric(key), step): point for (key, step), point in story.points.items()}
+        new = names.distinct(key for key, _ in story.points)
+        story.points = {(new[key], step): point for (key, step), point in story.points.items()}
     return story
 
 

@@ -100,19 +100,24 @@ def put_aside(file: Path) -> Path:
 def upgrade(file: Path) -> None:
     """Upgrade an older schema on a copy, which then replaces the file.
 
-    Raises TrackingError if the schema is newer than the installed MLflow, or if the migration fails; the file
-    is then unchanged.
+    Raises TrackingError if the schema is newer than the installed MLflow, or if the copy or the migration fails; the file
+    is then unchanged and the copy removed.
     """
     copy = file.with_name(f"{file.name}.new-{os.getpid()}")
     copy.unlink(missing_ok=True)
-    with closing(sqlite3.connect(file)) as old, closing(sqlite3.connect(copy)) as new:
-        old.backup(new)
-    command = [sys.executable, "-m", "mlflow", "db", "upgrade", f"sqlite:///{copy}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        os.replace(copy, file)
-        return
-    copy.unlink(missing_ok=True)
+    try:
+        with closing(sqlite3.connect(file)) as old, closing(sqlite3.connect(copy)) as new:
+            old.backup(new)
+        command = [sys.executable, "-m", "mlflow", "db", "upgrade", f"sqlite:///{copy}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            os.replace(copy, file)
+            return
+    except sqlite3.Error as error:
+        raise TrackingError(f"{file.name}: older schema, and the copy to upgrade failed ({error})") from error
+    finally:
+        for end in ("", "-journal", "-wal", "-shm"):
+            Path(f"{copy}{end}").unlink(missing_ok=True)
     if "Can't locate revision" in done.stderr:
         raise TrackingError(
             f"{file.name}: made by a newer MLflow; install that version or choose another --uri"

@@ -1,7 +1,9 @@
 """The driver keeps the order of the DAG, goes on where it stopped, and ends in time; what comes home counts as done."""
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -10,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relearn.runs import record
+from relearn.runs import orphan_guard, record
 from relearn.runs.node import __main__ as node_main
 from relearn.runs.node import driver, home, jobs_file, machine, parts, summary
 from relearn.runs.node.driver import Driver
@@ -82,6 +84,15 @@ def test_other_code_or_another_input_is_to_do_again_with_all_behind_it() -> None
     assert jobs_file.todo([FIRST, SECOND, ALONE])[1] == [FIRST, SECOND]
 
 
+def test_who_reads_the_record_of_a_run_to_do_again_is_to_do_again() -> None:
+    """A run that chooses a rate reads the records of its trials."""
+    words = (*SECOND.words[:-1], json.dumps([FIRST.record]))
+    chooses = replace(SECOND, inputs=(FIRST.record,), words=words)
+    run(FIRST, chooses)
+    assert jobs_file.todo([FIRST, chooses])[1] == []
+    assert jobs_file.todo([replace(FIRST, code="other"), chooses])[1][1:] == [chooses]
+
+
 def test_an_input_from_elsewhere_that_has_changed_is_read_again() -> None:
     Path("data.bin").write_text("first")
     fed = job_at("fed")
@@ -103,7 +114,28 @@ def test_parts_of_data_are_unpacked_once_and_new_ones_again(monkeypatch: pytest.
             writer.add("data.txt", text.encode())
         assert node_main.main() == 0 and Path("data.txt").read_text() == text
         Path("data.txt").unlink()
+        os.utime("pack.data.0.part", (1, 1))  # the same part, copied once more
         assert node_main.main() == 0 and not Path("data.txt").exists()
+
+
+def test_wrong_use_has_another_status_than_a_failed_job() -> None:
+    for words in (["--jobs", "0"], ["--nonsense"]):
+        command = [sys.executable, "-m", "relearn.runs.node", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("run.sh: error: unrecognized arguments: --nonsense")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_jobs_know_the_driver_with_which_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What becomes of a job whose engine is gone: tests/runs/test_orphan_guard.py."""
+    seen: list[str] = []
+    monkeypatch.setenv(orphan_guard.VARIABLE, "")
+    monkeypatch.setattr(Driver, "run", lambda _: seen.append(os.environ[orphan_guard.VARIABLE]))
+    monkeypatch.setattr(driver.signal, "signal", lambda *_: None)
+    Path("jobs.json").write_text(jobs_file.text([FIRST]))
+    assert driver.main(["--device", "cpu", "--jobs", "1"]) == driver.OUT_OF_TIME
+    assert [name.split(":")[-2] for name in seen] == [str(os.getpid())]
 
 
 def test_a_failed_job_stops_only_those_that_need_it() -> None:

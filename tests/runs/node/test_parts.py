@@ -67,6 +67,13 @@ def test_a_missing_or_torn_part_is_one_line(tmp_path: Path) -> None:
         parts.read([found[0], found[2]], tmp_path / "back")
     with pytest.raises(ValueError, match=r"home\.1\.part: torn, or a part behind it is missing"):
         parts.read(found[:2], tmp_path / "back")
+    (tmp_path / "other").mkdir()
+    again = tmp_path / "other" / found[1].name
+    again.write_bytes(found[1].read_bytes())
+    with pytest.raises(
+        ValueError, match=r"other/home\.1\.part: found a second part 1 beside .*home\.1\.part"
+    ):
+        parts.read([*found, again], tmp_path / "back")
     with pytest.raises(ValueError, match="allowed: of one stem"):
         parts.read([found[0], found[1].rename(tmp_path / "other.1.part")], tmp_path / "back")
 

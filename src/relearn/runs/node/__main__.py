@@ -7,15 +7,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+from relearn.runs import exit_codes
+from relearn.runs.atomic_files import digest
 from relearn.runs.node import driver, parts
 
 PARTS, UNPACKED = "*.data.*.part", Path("data.unpacked")
 
 
 def main() -> int:
-    """Unpack the parts of data into the current folder unless these very parts have been, and call the driver."""
+    """Unpack the parts of data into the current folder unless these very parts have been, and call the driver.
+
+    Parts are told apart by their bytes: unpacking the same ones again would put back the checkpoints with which they came.
+    """
     found = sorted(Path().glob(PARTS))
-    state = "".join(f"{part.name} {part.stat().st_size} {part.stat().st_mtime_ns}\n" for part in found)
+    state = "".join(f"{part.name} {digest(part)}\n" for part in found)
     if found and not (UNPACKED.exists() and UNPACKED.read_text() == state):
         print(f"{len(parts.read(found, Path()))} files of data", file=sys.stderr)
         UNPACKED.write_text(state)
@@ -30,4 +35,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except (ValueError, OSError) as error:
-        sys.exit(f"run.sh: {error}")
+        print(f"run.sh: {error}", file=sys.stderr)
+        sys.exit(exit_codes.USE)

@@ -5,7 +5,8 @@ run id and code and was made from the inputs in this folder. A failed job stops 
 further job starts; running jobs get SIGTERM, stop at their next safe point and leave a checkpoint; and all results are written to
 ``home/``.
 
-Exit status: 0 when everything is done, 1 when a job failed, 3 when time ran out.
+Exit status: 0 when everything is done, 1 when a job failed, 2 when it could not start or not write the results (wrong use, a
+damaged pack, the disk), 3 when time ran out.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from relearn.runs import orphan_guard
 from relearn.runs.node import home, jobs_file, mps, summary
 from relearn.runs.node.jobs_file import NodeJob
 from relearn.runs.node.machine import Machine, cores, usable_mb
@@ -222,6 +224,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if unknown := sorted(set(args.only) - set(steps)):
             raise ValueError(f"--only: found {unknown[0]}, allowed: {', '.join(steps)}")
         jobs = [job for job in jobs if job.step in args.only]
+    orphan_guard.announce()  # jobs and the warm server end when this process is gone
     os.environ["RELEARN_JOBS_PER_DEVICE"] = str(args.jobs_per_device)
     memory = usable_mb(args.device)
     words = ["--device", args.device, "--precision", args.precision]

@@ -1,24 +1,38 @@
 """Bring results home from another machine: first records and numbers, then weights and checkpoints as far as there is room.
 
 Files for which there is no room stay behind; their run lists them with their sha256 in ``left_behind.json`` next to its record.
+At home, `place` and `copy` put them in their places (`relearn adopt`).
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
-from relearn.runs import record
-from relearn.runs.atomic_files import digest
+from relearn.runs import record, spool
+from relearn.runs.atomic_files import digest, lock_is_free
 from relearn.runs.node.jobs_file import NodeJob
 from relearn.runs.node.parts import MIB, Writer
-from relearn.runs.record_file import LEFT_BEHIND
+from relearn.runs.record_file import LEFT_BEHIND, Record, left_behind
 
 STEM = "home"
 MOST, LIMIT = 8, 16 * MIB
 WEIGHTS = ("none", "fit")
 NUMBERS = (".json", ".jsonl", ".csv", ".log", ".txt")
+
+
+class Unfinished(Protocol):
+    """A job, here or of a pack."""
+
+    @property
+    def run(self) -> str: ...
+
+    @property
+    def code(self) -> str: ...
 
 
 def bring(
@@ -71,6 +85,66 @@ def bring(
     return writer.paths, [*map(Path.as_posix, gone), *behind]
 
 
+def place(found: Record, target: Path) -> None:
+    """Copy a record and its artefacts to their folder, the record last, and its spool if it is included.
+
+    Each file appears in one rename. A file that is already there, byte for byte, is left alone. An artefact that stayed on the other
+    machine is not there afterwards, unless its bytes are the record's: those of another record would count as torn.
+    """
+    source = Path(found["path"])
+    target.mkdir(parents=True, exist_ok=True)
+    elsewhere = left_behind(source)
+    came = [name for name in found["outputs"] if name not in elsewhere]
+    (target / LEFT_BEHIND).unlink(missing_ok=True)
+    for name in (*came, *([LEFT_BEHIND] if elsewhere else []), record.NAME):
+        copy(source / name, target / name)
+    for name, sha in elsewhere.items():
+        if (target / name).is_file() and digest(target / name) != sha:
+            (target / name).unlink()
+    root = next((folder for folder in source.absolute().parents if folder.name == "runs"), None)
+    ours = next((folder for folder in target.absolute().parents if folder.name == "runs"), None)
+    if root is not None and ours is not None:
+        told = Path("spool") / f"{found['run']}.jsonl"
+        if (root.parent / told).is_file():
+            (ours.parent / told).parent.mkdir(exist_ok=True)
+            copy(root.parent / told, ours.parent / told)
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file in one rename, unless its bytes are there already."""
+    if target.is_file() and (target.samefile(source) or digest(target) == digest(source)):
+        return
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    shutil.copyfile(source, temporary)
+    os.replace(temporary, target)
+
+
+def ahead(here: Path, there: Path, job: Unfinished) -> bool:
+    """Whether an unfinished run must not be replaced by its copy: a process is making it here, or it has come as far here.
+
+    Args:
+        here, there: results/<scale>.
+        job: its run id and its code version; checkpoints of other code do not count.
+    """
+    if not lock_is_free(here / "work" / f"{job.run}.lock") or (here.exists() and here.samefile(there)):
+        return True
+    steps = [_last_step(root, job) for root in (here, there)]
+    return steps[0] > -1 and steps[0] >= steps[1]
+
+
+def _last_step(root: Path, job: Unfinished) -> int:
+    """The last step in the spool of an unfinished run; -1 if it cannot be resumed from what is below ``root``."""
+    if not any((root / "work" / job.run).rglob("*.json")):
+        return -1
+    try:
+        story = spool.tell(root / "spool" / f"{job.run}.jsonl")
+        if story is None or story.status == spool.FINISHED or story.start["code"]["version"] != job.code:
+            return -1
+    except Exception:  # a line can hold any JSON; `relearn recover` puts the spool aside
+        return -1
+    return max((step for _, step in story.points), default=0)
+
+
 def _numbers(jobs: Iterable[NodeJob]) -> Iterator[Path]:
     for job in jobs:
         yield Path(job.record)
@@ -94,9 +168,9 @@ def _unfinished(jobs: Iterable[NodeJob]) -> Iterator[Path]:
     """Logs, spools and checkpoints of runs that have started."""
     for job in jobs:
         root = _root(job)
-        spool = root / "spool" / f"{job.run}.jsonl"
-        if spool.is_file():
-            yield from (path for path in (Path(job.log), spool) if path.is_file())
+        told = root / "spool" / f"{job.run}.jsonl"
+        if told.is_file():
+            yield from (path for path in (Path(job.log), told) if path.is_file())
             yield from sorted(path for path in (root / "work" / job.run).rglob("*") if path.is_file())
 
 

@@ -98,7 +98,7 @@ def todo(jobs: Sequence[NodeJob]) -> tuple[list[NodeJob], list[NodeJob]]:
         found = job.finished_record()
         if found is None or any(changed(path, sha) for path, sha in _inputs(found)):
             left.append(job)
-            made |= dict.fromkeys(job.outputs, "")
+            made |= dict.fromkeys((*job.outputs, job.record), "")  # a run that chooses a rate reads records
             continue
         done.append(job)
         made |= {path: found["outputs"][Path(path).name]["sha256"] for path in job.outputs}

@@ -214,7 +214,7 @@ def in_order(paths: Iterable[Path]) -> Sequence[Path]:
     """Parts in the order of their numbers.
 
     Raises:
-        ValueError: not the parts 0, 1, … of one stem; one line.
+        ValueError: not the parts 0, 1, … of one stem, each once; one line.
     """
     numbered: dict[int, Path] = {}
     stems = set()
@@ -223,7 +223,10 @@ def in_order(paths: Iterable[Path]) -> Sequence[Path]:
         if match is None:
             raise ValueError(f"{path}: found another name, allowed: <stem>.<number>.part")
         stems.add(match[1])
-        numbered[int(match[2])] = path
+        if (other := numbered.setdefault(int(match[2]), path)) is not path:
+            raise ValueError(
+                f"{path}: found a second part {match[2]} beside {other}, allowed: one of each number"
+            )
     if len(stems) != 1:
         raise ValueError(
             f"parts: found those of {', '.join(sorted(stems)) or 'nothing'}, allowed: of one stem"
