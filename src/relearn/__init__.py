@@ -10,6 +10,7 @@ Importing the package imports none of them: the module of a name, and torch with
 from __future__ import annotations
 
 from importlib import import_module
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,6 +41,22 @@ LAZY = {
     "gradinit": "relearn.methods.gradinit:gradinit",
     "lipschitz_bound": "relearn.models.lipschitz_bound:lipschitz_bound",
 }
+
+
+def attribute(place: str, what: str) -> Any:
+    """The object at ``module:attribute``; the attribute may have dots. ``what`` asks for it, in the message of an error.
+
+    Raises:
+        ValueError: no such module or attribute, or the module cannot be imported, in one line.
+    """
+    module, _, name = place.partition(":")
+    try:
+        return attrgetter(name)(import_module(module))
+    except (ImportError, AttributeError) as error:
+        said = str(error).partition("\n")[0]
+        raise ValueError(
+            f"{what}: found {place}, which cannot be loaded ({said}), allowed: module:attribute"
+        ) from error
 
 
 def __getattr__(name: str) -> Any:

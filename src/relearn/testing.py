@@ -1,19 +1,14 @@
 """Contracts of the methods that other packages bring: base classes for their tests, run by pytest.
 
-A package that registers a method (:mod:`relearn.runs.plugins`) tests it by a subclass that says how to make one::
-
-    from relearn.testing import DefenceContract
-
-    class TestMyFilter(DefenceContract):
-        def make(self):
-            return MyFilter(fraction=0.2)
-
-The project's own methods pass the same contracts.
+A package that registers a method (:mod:`relearn.runs.plugins`) tests it by a subclass that says how to make one; docs/extending.md has an
+example. The project's own methods pass the same contracts.
 """
 
 from __future__ import annotations
 
 import copy
+import random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,9 +20,14 @@ from torch import Tensor, nn
 
 def labelled_points(n: int = 60, d: int = 6, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Features of three classes, (n, d), each with its own centre, and their labels, (n,)."""
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % 3
+    rng, y = np.random.default_rng(seed), np.arange(n) % 3
     return (rng.normal(size=(n, d)) + 2 * np.eye(3, d)[y]).astype(np.float32), y
+
+
+def random_states() -> tuple[Any, ...]:
+    """The global states of torch's, NumPy's and Python's generators, to be compared."""
+    _, words, *rest = np.random.get_state()
+    return torch.get_rng_state().tolist(), np.asarray(words).tolist(), rest, random.getstate()
 
 
 class DefenceContract:
@@ -37,8 +37,7 @@ class DefenceContract:
     shape: 1 keeps a point, -1 drops it. :class:`relearn.methods.detector.Detector` provides all but the decision.
     """
 
-    draws = False
-    """Whether it draws random numbers: then each set of a stack has its own."""
+    draws = False  # whether it draws random numbers: then each set of a stack has its own
     accepts_no_points = True
 
     def make(self) -> Any:
@@ -52,25 +51,19 @@ class DefenceContract:
         assert set(kept.tolist()) <= {1, -1}
 
     def test_is_deterministic_and_leaves_no_trace(self) -> None:
-        from sklearn.base import clone
-
-        defence = self.make()
-        X, y = labelled_points()
-        torch.rand(1), np.random.rand()  # no state that a fixed seed would restore
-        before, parameters, state = (X.copy(), y.copy()), defence.get_params(), str(np.random.get_state())
-        torch_state = torch.get_rng_state()
+        defence, (X, y) = self.make(), labelled_points()
+        torch.rand(1), np.random.rand(), random.random()  # no state that a fixed seed would restore
+        before, parameters, states = (X.copy(), y.copy()), defence.get_params(), random_states()
         first = defence.fit_predict(X, y)
         np.testing.assert_array_equal(defence.fit_predict(X, y), first)
-        np.testing.assert_array_equal(clone(defence).fit_predict(X, y), first)
         assert (before[0] == X).all() and (y == before[1]).all() and defence.get_params() == parameters
-        assert str(np.random.get_state()) == state and torch.equal(torch.get_rng_state(), torch_state)
+        assert random_states() == states, "a global random state changed"
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_leaves_the_callers_features_alone_also_in_a_crowd(self, dtype: Any) -> None:
         X, y = np.repeat(labelled_points(n=3)[0].astype(dtype), 40, axis=0), np.arange(120) % 2
         before = X.copy()
-        self.make().fit_predict(X, y)
-        self.make().fit_predict(torch.from_numpy(X), y)
+        self.make().fit_predict(X, y), self.make().fit_predict(torch.from_numpy(X), y)
         np.testing.assert_array_equal(X, before)
 
     def test_arrays_and_tensors_give_the_same(self) -> None:
@@ -81,11 +74,13 @@ class DefenceContract:
         np.testing.assert_array_equal(defence.fit_predict(X.tolist(), y.tolist()), kept)
         np.testing.assert_array_equal(defence.fit_predict(X[:, ::-1][:, ::-1], y), kept)
 
-    def test_labels_may_be_anything_that_can_be_told_apart(self) -> None:
+    def test_labels_may_be_anything_that_can_be_told_apart_but_too_few(self) -> None:
         defence, (X, y) = self.make(), labelled_points()
         kept = defence.fit_predict(X, y)
         for names in (np.array([-5, 17, 1000]), np.array(["cat", "dog", "frog"]), np.array([0.5, 1.5, 2.5])):
             np.testing.assert_array_equal(defence.fit_predict(X, names[y]), kept)
+        with pytest.raises(ValueError, match=r"y has shape \(59,\)"):
+            defence.fit_predict(X, y[:-1])
 
     def test_a_stack_is_one_answer_for_each_set(self) -> None:
         defence = self.make()
@@ -97,20 +92,17 @@ class DefenceContract:
             np.testing.assert_array_equal(defence.fit_predict(X[t], y), kept[t])
         assert defence.fit_predict(X[:0], y).shape == (0, 60)
 
-    def test_the_constructor_only_stores(self) -> None:
-        nonsense = {parameter: object() for parameter in self.make().get_params()}
-        stored = type(self.make())(**nonsense)
-        assert vars(stored) == nonsense == stored.get_params()
-
-    def test_scikit_learns_clone_works(self) -> None:
+    def test_the_constructor_only_stores_and_scikit_learns_clone_works(self) -> None:
         from sklearn.base import clone
 
-        defence = self.make()
-        copy = clone(defence)
+        defence, (X, y) = self.make(), labelled_points()
+        nonsense = {parameter: object() for parameter in defence.get_params()}
+        stored, copy = type(defence)(**nonsense), clone(defence)
+        assert vars(stored) == nonsense == stored.get_params()
         assert type(copy) is type(defence) and copy is not defence
         assert copy.get_params() == defence.get_params()
-        for name, value in defence.get_params().items():
-            assert copy.set_params(**{name: value}) is copy
+        np.testing.assert_array_equal(copy.fit_predict(X, y), defence.fit_predict(X, y))
+        assert all(copy.set_params(**{name: one}) is copy for name, one in defence.get_params().items())
         with pytest.raises(ValueError, match="has no parameter 'nonsense'"):
             copy.set_params(nonsense=1)
 
@@ -119,11 +111,6 @@ class DefenceContract:
         X[[7, 30]] = np.nan
         with pytest.raises(ValueError, match="rows 7, 30"):
             self.make().fit_predict(X, y)
-
-    def test_labels_that_are_too_few_are_refused(self) -> None:
-        X, y = labelled_points()
-        with pytest.raises(ValueError, match=r"y has shape \(59,\)"):
-            self.make().fit_predict(X, y[:-1])
 
     def test_an_empty_set_has_an_empty_answer(self) -> None:
         if self.accepts_no_points:
@@ -158,8 +145,8 @@ class DefenceContract:
 def hooked(model: nn.Module) -> list[str]:
     """Names of the modules and parameters of ``model`` that have a hook."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    modules = (name for name, one in model.named_modules() if any(getattr(one, kind) for kind in kinds))
-    return [*modules, *(name for name, one in model.named_parameters() if one._backward_hooks)]
+    named = (*model.named_modules(), *model.named_parameters())
+    return [name for name, one in named if any(getattr(one, kind, None) for kind in kinds)]
 
 
 def small_network(seed: int) -> nn.Module:
@@ -174,18 +161,15 @@ def small_network(seed: int) -> nn.Module:
 class AttackContract:
     """What every crafting of clean-label poisons promises.
 
-    ``craft(substitutes, bases, targets, *, eps, iterations, seed, **arguments)`` returns a
-    :class:`relearn.methods.crafting.Crafted`: poisons (T, k, C, H, W) with pixels in [0, 1], at most ``eps`` from
-    ``bases`` of the same shape, and ``final_loss`` (T,). A run that is interrupted and resumed gives the same bits. The
-    jobs also pass ``precision``, ``watch``, ``progress``, ``log``, ``checkpoint`` and ``checkpoint_every``; so do these tests.
+    ``craft(substitutes, bases, targets, *, eps, iterations, seed, **arguments)`` returns :class:`relearn.methods.crafting.Crafted`:
+    poisons (T, k, C, H, W) with pixels in [0, 1], at most ``eps`` from ``bases`` of this shape, and ``final_loss`` (T,). A resumed run
+    gives the same bits. Jobs and tests also pass ``precision``, ``watch``, ``progress``, ``log``, ``checkpoint``, ``checkpoint_every``.
     """
 
     eps = 0.1
     iterations = 3
-    moves_bases = False
-    """Whether its balls have other centres than the bases it is given."""
-    reads_targets = True
-    """Whether its poisons depend on the pixels of their target."""
+    moves_bases = False  # whether its balls have other centres than the bases it is given
+    reads_targets = True  # whether its poisons depend on the pixels of their target
 
     def craft(self, substitutes: list[nn.Module], bases: Tensor, targets: Tensor, **options: Any) -> Any:
         """Call the attack, with its own arguments added; ``options`` are all keywords that a job passes."""
@@ -198,7 +182,9 @@ class AttackContract:
         step: dict[str, Any] = {"precision": "fp32", "watch": None, "checkpoint": None, "checkpoint_every": 1}
         step |= {"progress": lambda done, count: None, "log": lambda iteration, **metrics: None}
         chosen = {"eps": self.eps, "iterations": self.iterations, "seed": 0, **step, **options}
-        made = self.craft(substitutes or [small_network(0), small_network(1)], bases, targets, **chosen)
+        images = bases.clone(), targets.clone()
+        made = self.craft(substitutes or [small_network(0), small_network(1)], *images, **chosen)
+        assert torch.equal(images[0], bases) and torch.equal(images[1], targets), "the given images changed"
         assert self.moves_bases or torch.equal(made.bases, bases.expand_as(made.bases)), "other bases"
         return made
 
@@ -207,16 +193,15 @@ class AttackContract:
         assert made.poisons.shape == (2, 2, 3, 8, 8) and made.bases.shape == made.poisons.shape
         assert made.poisons.dtype == made.bases.dtype == torch.float32
         assert made.poisons.isfinite().all() and made.poisons.min() >= 0 and made.poisons.max() <= 1
-        assert (made.poisons - made.bases).abs().max() <= self.eps + 1e-6
-        assert not torch.equal(made.poisons, made.bases), "no poison moved"
+        assert 0 < (made.poisons - made.bases).abs().max() <= self.eps + 1e-6, "no poison moved, or too far"
         assert made.final_loss.shape == (2,) and made.final_loss.isfinite().all()
 
     def test_the_seed_decides_and_the_global_state_does_not(self) -> None:
         first = self._craft()
-        torch.rand(3)
-        state = torch.get_rng_state()
+        torch.rand(3), np.random.rand(), random.random()
+        states = random_states()
         assert torch.equal(self._craft().poisons, first.poisons)
-        assert torch.equal(torch.get_rng_state(), state), "the global random state changed"
+        assert random_states() == states, "a global random state changed"
 
     def test_each_target_has_poisons_of_its_own(self) -> None:
         other = torch.linspace(0, 1, 192).view(3, 8, 8)
@@ -229,30 +214,30 @@ class AttackContract:
         before = [{name: value.clone() for name, value in net.state_dict().items()} for net in nets]
         self._craft(nets)
         for net, old in zip(nets, before):
-            assert not net.training
+            assert not net.training and not hooked(net)
             assert all(torch.equal(value, old[name]) for name, value in net.state_dict().items())
             assert all(weight.requires_grad and weight.grad is None for weight in net.parameters())
-            assert not hooked(net)
 
     def test_an_interrupted_run_resumes_to_the_same_bits(self) -> None:
-        class Kept:
-            state: dict[str, Any] | None = None
+        saved, loads, rows = list[dict[str, Any]](), list[int](), list[int]()
 
-            def load(self) -> dict[str, Any] | None:
-                return self.state
+        def load() -> dict[str, Any] | None:
+            loads.append(len(saved))
+            return saved[-1] if saved else None
 
-            def save(self, state: dict[str, Any]) -> None:
-                self.state = {k: v.clone() if isinstance(v, Tensor) else v for k, v in state.items()}
+        def save(state: dict[str, Any]) -> None:
+            saved.append({k: v.clone() if isinstance(v, Tensor) else v for k, v in state.items()})
 
         def stop(iteration: int, **_: Any) -> None:
             if iteration == 2:
                 raise KeyboardInterrupt
 
-        whole, kept = self._craft(), Kept()
+        whole, kept = self._craft(), SimpleNamespace(load=load, save=save)
         with pytest.raises(KeyboardInterrupt):
-            self._craft(log=stop, checkpoint=kept, checkpoint_every=1)
-        assert kept.state is not None
-        assert torch.equal(self._craft(checkpoint=kept, checkpoint_every=1).poisons, whole.poisons)
+            self._craft(log=stop, checkpoint=kept)
+        resumed = self._craft(log=lambda iteration, **_: rows.append(iteration), checkpoint=kept)
+        assert torch.equal(resumed.poisons, whole.poisons)
+        assert any(loads) and len(rows) < self.iterations, "it began anew, without what it had saved"
 
 
 class ModelContract:
@@ -263,13 +248,11 @@ class ModelContract:
         raise NotImplementedError
 
     def test_logits_are_the_head_of_the_features(self) -> None:
-        grey = self.make(classes=5, width=0.25, in_channels=1).eval()
-        assert grey(torch.rand(2, 1, 16, 16)).shape == (2, 5)
+        assert self.make(classes=5, width=0.25, in_channels=1)(torch.rand(2, 1, 16, 16)).shape == (2, 5)
         net, images = self.make(classes=5, width=0.25).eval(), torch.rand(2, 3, 16, 16)
         features = net.features(images)
-        assert features.shape == (2, net.feature_dim)
+        assert features.shape == (2, net.feature_dim) and net(images).shape == (2, 5)
         torch.testing.assert_close(net(images), net.head(features))
-        assert net(images).shape == (2, 5)
 
     def test_images_of_a_batch_do_not_influence_each_other(self) -> None:
         net, images = self.make(classes=5, width=0.25).eval(), torch.rand(3, 3, 16, 16)
@@ -286,11 +269,23 @@ class ModelContract:
         torch.testing.assert_close(own(images), plain(standard), rtol=1e-4, atol=1e-5)
 
     def test_dropout_acts_only_in_training(self) -> None:
-        net, images = self.make(classes=5, width=0.25, dropout=0.5), torch.rand(4, 3, 16, 16)
-        net.eval()
+        net, images = self.make(classes=5, width=0.25, dropout=0.5).eval(), torch.rand(4, 3, 16, 16)
         assert torch.equal(net(images), net(images))
-        rates = [one.p for one in net.modules() if isinstance(one, nn.Dropout)]  # what `set_dropout` switches
-        assert 0.5 in rates, "no dropout"
+        assert any(one.p == 0.5 for one in net.modules() if isinstance(one, nn.Dropout)), "no nn.Dropout"
+
+    def test_it_is_a_classifier_that_can_be_trained_and_saved(self) -> None:
+        from relearn.models.classifier import Classifier
+
+        net, images = self.make(classes=5, width=0.25, depth=0.5), torch.rand(4, 3, 16, 16).requires_grad_()
+        assert isinstance(net, Classifier), f"{type(net).__name__} is no relearn.models.classifier.Classifier"
+        assert net.train()(images).shape == (4, 5) and net(images).isfinite().all()
+        net.features(images).square().sum().backward()
+        assert images.grad is not None and images.grad.any(), "no gradient of the images"
+        for name, one in net.named_parameters():
+            if not name.startswith("head."):
+                assert one.grad is not None and one.grad.isfinite().all(), f"no finite gradient of {name}"
+        (other := self.make(classes=5, width=0.25, depth=0.5)).load_state_dict(net.state_dict())
+        assert torch.equal(other.eval()(images), net.eval()(images)), "its state is not whole"
 
 
 class AttentionContract:
@@ -325,7 +320,7 @@ class AttentionContract:
         assert torch.autograd.grad((y * self._tokens(3, length, 2)).sum(), x)[0].any(), "no gradient"
         assert self._layer().float()(x.detach().float()).dtype == torch.float32
 
-    @pytest.mark.parametrize("length", [1, 5, 8, 13, 23])
+    @pytest.mark.parametrize("length", [1, 5, 8, 13, 23, 24])
     def test_padding_at_the_end_changes_nothing(self, length: int) -> None:
         net, x = self._layer(), self._tokens(2, self.length)
         mask = (torch.arange(self.length) < length).expand(2, -1)
@@ -341,10 +336,6 @@ class AttentionContract:
         changed = torch.where(mask[..., None], x + 1, x)
         assert not torch.allclose(net(changed, mask=mask)[mask], y[mask])
 
-    def test_a_mask_of_tokens_alone_is_no_mask(self) -> None:
-        net, x = self._layer(), self._tokens(2, self.length)
-        self._close(net(x, mask=torch.ones(2, self.length, dtype=torch.bool)), net(x))
-
     @pytest.mark.parametrize("masked", [False, True])
     def test_a_sequence_does_not_see_its_batch(self, masked: bool) -> None:
         net, x = self._layer(), self._tokens(3, 17)
@@ -355,12 +346,21 @@ class AttentionContract:
             seen = slice(None) if mask is None else mask[i]
             self._close(both[i][seen], alone[0][seen])
 
+    def test_it_can_be_trained_and_changes_neither_its_input_nor_itself(self) -> None:
+        net, x = self._layer().train(), self._tokens(2, self.length).requires_grad_()
+        before = [one.detach().clone() for one in (x, *net.parameters())]
+        y = net(x, mask=torch.arange(self.length) < torch.tensor([[self.length], [self.length // 2]]))
+        assert y.shape == x.shape and y.isfinite().all()
+        (y * self._tokens(2, self.length, 2)).sum().backward()
+        for (name, one), old in zip((("x", x), *net.named_parameters()), before):
+            assert one.grad is not None and one.grad.isfinite().all(), f"no finite gradient of {name}"
+            assert torch.equal(one, old), f"{name} changed"
+
 
 class InitialisationContract:
     """What every initialisation promises (:mod:`relearn.methods.initialised`): it sets parameters and leaves no other trace."""
 
-    draws = False
-    """Whether its result depends on the seed."""
+    draws = False  # whether its result depends on the seed
 
     def initialise(self, model: nn.Module, loss: Any, batches: Any, *, seed: int) -> Any:
         """Call the method, with its own arguments added."""
@@ -378,9 +378,9 @@ class InitialisationContract:
             list(model.modules())[1].train()  # a mode of its own, to be kept
             before = copy.deepcopy(model)
             torch.manual_seed(start)  # what the global generator holds has no influence
-            state = torch.get_rng_state()
+            states = random_states()
             done = self.initialise(model, nn.functional.cross_entropy, self._images(), seed=5)
-            assert torch.equal(torch.get_rng_state(), state), "the global random state changed"
+            assert random_states() == states, "a global random state changed"
             assert [one.training for one in model.modules()] == [one.training for one in before.modules()]
             assert all(torch.equal(a, b) for a, b in zip(model.buffers(), before.buffers()))
             now, old = list(model.parameters()), list(before.parameters())

@@ -9,6 +9,7 @@ import pytest
 
 from relearn import cli
 from relearn.forecast import machine
+from relearn.forecast.calibrate import calibrate
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -68,3 +69,12 @@ def test_a_calibration_is_read_as_it_was_kept(tmp_path: Path, monkeypatch: pytes
     kept = machine.processor("an unknown model")
     machine.keep(kept)
     assert machine.this_machine(3) == machine.replace(kept, cores=3)
+
+
+def test_a_calibration_leaves_the_random_state_as_it_was() -> None:
+    import torch
+
+    torch.rand(1)
+    before, threads = torch.get_rng_state(), torch.get_num_threads()
+    calibrate(repeats=1, slice_s=1e-4)
+    assert torch.equal(torch.get_rng_state(), before) and torch.get_num_threads() == threads

@@ -3,6 +3,8 @@
 Each name builds the corresponding layer.
 """
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
@@ -90,3 +92,17 @@ def test_another_word_is_refused() -> None:
         ValueError, match=r"attention: 'lstm' \(allowed: dp, l2, l2_tied, l2_matched, contractive\)"
     ):
         attention("lstm", 12, 3)
+
+
+@pytest.mark.parametrize("memory", [5, 7])
+def test_a_mask_and_causality_together_with_every_kernel(memory: int) -> None:
+    """Some kernels of torch refuse a mask with ``is_causal``."""
+    ours, _ = pair()
+    x, z = torch.randn(2, 5, 12, dtype=torch.float64), torch.randn(2, memory, 12, dtype=torch.float64)
+    mask = torch.rand(2, 1, 1, memory, generator=torch.Generator().manual_seed(0)) < 0.7
+    mask[..., 0] = True
+    expected = ours(x, z, mask=mask & torch.ones(5, memory).tril().bool())
+    assert not torch.allclose(ours(x, z, mask=mask), expected)
+    for kernel in (torch.nn.attention.SDPBackend.MATH, None):
+        with torch.nn.attention.sdpa_kernel(kernel) if kernel else nullcontext():
+            torch.testing.assert_close(ours(x, z, mask=mask, causal=True), expected)

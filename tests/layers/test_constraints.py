@@ -330,3 +330,28 @@ def test_wrong_arguments_are_refused() -> None:
             made()
         assert "\n" not in str(caught.value)
     assert not parametrize.is_parametrized(linear) and Rows(2).inputs(linear.weight) == (2, 1, 4)
+
+
+@pytest.mark.parametrize("first", ["ours", "orthonormal", "torch's"])
+def test_a_second_parametrization_is_refused(first: str) -> None:
+    """It would take the kernel for a matrix, and its limit would be of what the first makes of the trained weight."""
+    conv = nn.Conv2d(3, 8, 1 if first == "orthonormal" else 3)
+    if first == "torch's":
+        nn.utils.parametrizations.weight_norm(conv)
+    else:
+        constrain_orthonormal(conv) if first == "orthonormal" else constrain_norm(conv, 4.0, size=16)
+    for again in (lambda: constrain_norm(conv, 1.0, size=16), lambda: constrain_orthonormal(conv)):
+        with pytest.raises(
+            ValueError, match=r"^weight of .*: found parametrizations \(\w+\), allowed: a plain p[^\n]*$"
+        ):
+            again()
+    assert len(conv.parametrizations["weight"]) == 1
+
+
+def test_the_map_of_a_constrained_kernel_is_that_of_the_kernel() -> None:
+    conv = constrain_norm(nn.Conv2d(3, 8, 3), 4.0, size=16)
+    assert (
+        map_of(conv, conv.weight, size=16)
+        == map_of(nn.Conv2d(3, 8, 3), torch.ones(8, 3, 3, 3), size=16)
+        != Rows()
+    )

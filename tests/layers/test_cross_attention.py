@@ -99,3 +99,15 @@ def test_wrong_arguments_are_refused() -> None:
             layer(*given)
     with pytest.raises(ValueError, match="sees nothing"):
         layer(x, torch.randn(1, 4, 3), torch.randn(1, 4, 6), mask=torch.zeros(2, 4, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("logits", ["dot_product", "l2"])
+def test_autocast_leaves_logits_and_softmax_in_float32(logits: str) -> None:
+    torch.manual_seed(0)
+    layer, x, y = CrossAttention(6, 2, logits=logits), 4 * torch.randn(1, 3, 6), 4 * torch.randn(1, 9, 6)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = layer.probabilities(x, y)
+        q, k, bias, _ = layer._logits(x, y, None, None)
+    expected = (layer.beta * (q.float() @ k.float().mT + (0.0 if bias is None else bias))).softmax(-1)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)

@@ -238,8 +238,8 @@ def test_wrong_arguments_are_refused():
     one = InvertibleResidual(nn.Tanh(), c=0.5, lipschitz=1.0)
     with pytest.raises(ValueError, match="y: holds NaN"):
         one.inverse(torch.full((1, 1, 1), math.nan))
-    with pytest.raises(ValueError, match=r"y: shape \(0, 1, 1\)"):
-        one.inverse(torch.zeros(0, 1, 1))
+    with pytest.raises(ValueError, match=r"y: shape \(1, 0, 1\)"):
+        one.inverse(torch.zeros(1, 0, 1))
     with pytest.raises(ValueError, match="tolerance: 0"):
         one.inverse(torch.ones(1, 1, 1), tolerance=0.0)
 
@@ -264,3 +264,10 @@ def test_without_a_batch_the_constant_is_asked_for_the_input_itself():
     assert asked == [(6, 4)] * 2
     with pytest.raises(ValueError, match=r"x: shape \(0, 3, 4\)"):
         block().log_det(torch.zeros(0, 3, 4, dtype=torch.float64))
+
+
+def test_an_empty_batch_goes_back_as_it_went_forth():
+    block = InvertibleResidual(torch.nn.Linear(3, 3), lipschitz=0.5)
+    y = block(torch.zeros(0, 3)).detach().requires_grad_()
+    for x in (block.inverse(y), block.inverse(y, tolerance=1e-3), block.inverse(y, guaranteed=False)):
+        assert x.shape == (0, 3) and x is not y and x.requires_grad

@@ -269,7 +269,7 @@ def test_wrong_sizes_are_refused(given, message):
     ("shape", "grid"), [((1, 11, 6), (3, 4)), ((1, 12, 5), (3, 4)), ((1, 0, 6), (0, 4)), ((12, 6), (3, 4))]
 )
 def test_wrong_inputs_are_refused(shape, grid):
-    with pytest.raises(ValueError, match=r"x: shape .* \(allowed: "):
+    with pytest.raises(ValueError, match=r"x: shape .* \(allowed: \(B, 0 \+ H·W, 6\), H and W at least 1\)$"):
         layer_of()(torch.zeros(shape).double(), grid)
 
 

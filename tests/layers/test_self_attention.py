@@ -341,3 +341,15 @@ def test_start_is_xavier_uniform(kind: str) -> None:
 def test_what_does_not_fit_is_refused(kind: str, wrong: dict, match: str) -> None:
     with pytest.raises(ValueError, match=f"{match}.*allowed"):
         attention(kind, **{"dim": 12, "heads": 3, **wrong})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_autocast_leaves_logits_and_softmax_in_float32(kind: str) -> None:
+    net, x = (one.float() for one in made(kind, spread=4.0))
+    with torch.autocast("cpu", torch.bfloat16):
+        found, y = net.probabilities(x), net(x)
+        q, k, bias, *_ = net.project(x, slice(None), None, False)
+    assert found.dtype == torch.float32 and y.shape == x.shape
+    torch.testing.assert_close(found.sum(-1), torch.ones(found.shape[:-1]), rtol=0, atol=1e-5)
+    logits = q.float() @ k.float().mT + (0.0 if bias is None else bias)
+    torch.testing.assert_close(found, (net.beta * logits).softmax(-1), rtol=1e-6, atol=1e-7)

@@ -131,3 +131,16 @@ def test_an_undefined_gradient_passes_through_the_inverse():
     block = mlp_block()
     y = torch.randn(2, 6, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda z: (block.inverse(z), z * 2), y, check_undefined_grad=True)
+
+
+def test_inference_mode_is_refused_and_no_grad_is_not():
+    block, x = mlp_block(), torch.randn(2, 6, dtype=torch.float64)
+    with torch.no_grad():
+        assert (block.log_det(x).value != 0).all()
+    with torch.inference_mode():
+        for given in (dict(method="exact"), dict(method="estimate")):
+            with pytest.raises(
+                ValueError, match=r"^inference_mode: found on, [^\n]*allowed: torch\.no_grad$"
+            ):
+                block.log_det(x, **given)
+        assert torch.equal(block.inverse(block(x)).round(decimals=6), x.round(decimals=6))

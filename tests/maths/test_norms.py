@@ -406,3 +406,51 @@ def test_half_precision_agrees_within_its_rounding() -> None:
     for layer, size in ((nn.Linear(4, 4), 1), (nn.Conv2d(2, 2, 3, padding=1), (4, 4))):
         exact = float(operator_norm(layer.requires_grad_(False), size))
         assert float(operator_norm(layer.to(torch.bfloat16), size)) == pytest.approx(exact, rel=1e-2)
+
+
+CONVOLVED = dict(size=20, padding=1, method="power", tolerance=1e-2)
+
+
+@pytest.mark.parametrize("exponent", [-140, -100, -40, 0, 40, 90, 120])
+def test_power_iteration_keeps_its_digits_where_squares_leave_the_range(exponent: int) -> None:
+    """A power of two only moves the binary point, so every digit is that of the ordinary matrix."""
+    w, kernel = normal(5, 4, dtype=torch.float32), normal(3, 2, 3, 3, dtype=torch.float32)
+    if exponent < -120:  # too few digits are left below the smallest normal number
+        w, kernel = w.round(), kernel.round()
+    stretch = torch.tensor(2.0**exponent)
+    for one, norm in (
+        (w, lambda one: spectral_norm(one, method="power")),
+        (kernel, lambda one: conv_operator_norm(one, **CONVOLVED)),
+    ):
+        assert (one * stretch).any() and float(norm(one * stretch)) == float(norm(one) * stretch)
+    batch = torch.stack([w, w * stretch])
+    one, other = spectral_norm(batch, method="power").tolist()
+    assert (one, other) == pytest.approx(
+        (float(spectral_norm(w)), float(spectral_norm(w * stretch))), rel=1e-5
+    )
+    v = w.clone().requires_grad_()
+    spectral_norm(v * 2.0**90, method="power").backward()
+    assert v.grad is not None and v.grad.isfinite().all() and v.grad.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_iterates_in_float32(dtype: torch.dtype) -> None:
+    for w in (torch.full((40, 40), 60.0, dtype=dtype), normal(40, 30).to(dtype)):
+        assert float(spectral_norm(w, method="power")) == pytest.approx(
+            float(spectral_norm(w.double())), rel=torch.finfo(dtype).eps
+        )
+    kernel = (300 * normal(2, 2, 3, 3)).to(dtype)
+    for method in ("power", "dense"):
+        given = CONVOLVED | dict(method=method, size=9)
+        found = conv_operator_norm(kernel, **given)
+        assert found.dtype == dtype
+        assert float(found) == pytest.approx(float(conv_operator_norm(kernel.double(), **given)), rel=1e-2)
+
+
+def test_what_is_not_a_number_has_not_converged() -> None:
+    for wrong in (math.nan, math.inf):
+        w = torch.eye(3).expand(2, 3, 3).clone()
+        w[1, 0, 0] = wrong
+        with pytest.warns(RuntimeWarning, match="residual nan after 20 iterations"):
+            found = spectral_norm(w, method="power", iterations=20, check_finite=False)
+        assert float(found[0]) == pytest.approx(1.0) and found[1].isnan()

@@ -330,3 +330,10 @@ def test_many_equal_coefficients_stay_on_the_simplex_in_every_format(dtype, k):
 def test_points_without_coordinates_are_refused():
     with pytest.raises(ValueError, match="k, d ≥ 1"):
         simplex_least_squares(torch.zeros(3, 0), torch.zeros(0))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("n", [5, 300, 3000])
+def test_projection_of_halves_is_that_of_float32_rounded_once(dtype: torch.dtype, n: int) -> None:
+    v = torch.randn(2, n, generator=torch.Generator().manual_seed(0)).to(dtype)
+    assert torch.equal(project_simplex(v), project_simplex(v.float()).to(dtype))

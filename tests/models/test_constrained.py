@@ -12,6 +12,7 @@ from relearn.layers.center_norm import CenterNorm
 from relearn.layers.cosine_attention import CosineAttention
 from relearn.layers.invertible_residual import InvertibleResidual
 from relearn.layers.l2_attention import L2Attention
+from relearn.layers.norm_constraint import NormConstraint, Rows
 from relearn.layers.scalar import Scale
 from relearn.measures.certified_radius import attack, certified_accuracy, certified_radius
 from relearn.models.constrained import constrain, constraints, release, settle, stated_bound
@@ -288,3 +289,55 @@ def test_certificates_of_a_constrained_network_survive_attacks_and_others_do_not
     assert lipschitz_bound(net, IMAGE).log <= stated_bound(net, IMAGE).log + 1e-9
     assert accuracy["held"][0] > 0.8
     assert accuracy["held"][1] > accuracy["free"][1] + 0.2  # the constraint is what makes radii of this size
+
+
+def test_nothing_is_stated_of_a_weight_that_has_more_than_its_constraint() -> None:
+    class Doubled(nn.Module):
+        def forward(self, weight: Tensor) -> Tensor:
+            return 2 * weight
+
+    net = nn.Sequential(nn.Linear(3, 3))
+    constrain(net)
+    nn.utils.parametrize.register_parametrization(net[0], "weight", Doubled())
+    with pytest.raises(
+        ValueError, match=r"^0\.weight: found NormConstraint, Doubled, allowed: [^\n]*nothing besides"
+    ):
+        stated_bound(net, (3,))
+    first = nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3)))
+    with pytest.raises(ValueError, match=r"^0\.weight: found _SpectralNorm, allowed: "):
+        stated_bound(first, (3,))
+    nn.utils.parametrize.register_parametrization(
+        first[0], "weight", NormConstraint(torch.eye(3), 1.0, Rows())
+    )
+    assert [name for _, name, _ in constraints(first)] == ["weight"]  # wherever it is in the list
+
+
+class Unused(nn.Module):
+    """The second convolution is never called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen, self.spare = nn.Conv2d(1, 1, 3), nn.Conv2d(1, 1, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.seen(x)
+
+
+def test_a_network_that_takes_no_images_of_this_shape_is_refused_by_the_layer_s_name() -> None:
+    for net, shape, said in (
+        (
+            Unused(),
+            IMAGE,
+            "^spare.weight: found a convolution that forward never calls, allowed: one that sees images$",
+        ),
+        (
+            nn.Sequential(nn.Embedding(5, 4), nn.Conv1d(4, 4, 3)),
+            (5,),
+            r"^0: found an error at one input of zeros, torch.float32 \(5,\), allowed: [^\n]* \(Expected tensor [^\n]*\)$",
+        ),
+        (nn.Sequential(nn.Flatten(0), nn.Conv2d(1, 1, 3)), IMAGE, r"^1: found an error at [^\n]*$"),
+    ):
+        before = list(net.state_dict())
+        with pytest.raises(ValueError, match=said):
+            constrain(net, shape=shape)
+        assert list(net.state_dict()) == before and not any(one._forward_pre_hooks for one in net.modules())

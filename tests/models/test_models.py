@@ -9,6 +9,7 @@ from torch import nn
 
 from relearn.models import MODELS, create, module_of
 from relearn.models.classifier import Classifier
+from relearn.testing import ModelContract
 
 EIGHT = (
     "SENet18",
@@ -57,6 +58,19 @@ def test_creating_one_network_loads_its_file_and_no_vision_library():
         "torchvision",
         "pandas",
     }
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_entry_can_be_trained_and_saved_as_the_contract_says(name, request):
+    if name.startswith("timm"):
+        request.getfixturevalue("timm")
+    less = {"depth": 0.02} if "1202" in name else {}
+
+    class Contract(ModelContract):
+        def make(self, **arguments):
+            return create(name, **arguments | less)
+
+    Contract().test_it_is_a_classifier_that_can_be_trained_and_saved()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import ast
 import inspect
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -149,6 +151,126 @@ class LacksKeywords(LeavesTheBall):
         return own(**options)
 
 
+class ChangesItsImages(LeavesTheBall):
+    """In place, and consistently: its poisons are in the ball about the bases that it changed."""
+
+    def craft(self, substitutes: Any, bases: Any, targets: Any, **options: Any) -> Any:
+        bases.mul_(0.5)
+        return TestBlendedTarget().craft(substitutes, bases, targets, **options)
+
+
+class ChangesItsTargets(LeavesTheBall):
+    def craft(self, substitutes: Any, bases: Any, targets: Any, **options: Any) -> Any:
+        return TestBlendedTarget().craft(substitutes, bases, targets.mul_(0.5), **options)
+
+
+class SavesInVain(LeavesTheBall):
+    """It writes checkpoints, and begins anew; the poisons are the same."""
+
+    test = "test_an_interrupted_run_resumes_to_the_same_bits"
+
+    def craft(self, *networks_and_images: Any, **options: Any) -> Any:
+        if kept := options["checkpoint"]:
+            kept.load()
+            options["checkpoint"] = SimpleNamespace(load=lambda: None, save=kept.save)
+        return TestBlendedTarget().craft(*networks_and_images, **options)
+
+
+class DrawsGlobally(LeavesTheBall):
+    test = "test_the_seed_decides_and_the_global_state_does_not"
+
+    def craft(self, *networks_and_images: Any, **options: Any) -> Any:
+        np.random.rand()
+        return TestBlendedTarget().craft(*networks_and_images, **options)
+
+
+class StartsGlobally(Freezes):
+    def initialise(self, *given: Any, seed: int) -> Any:
+        random.random()
+        return TestHalved().initialise(*given, seed=seed)
+
+
+class FiltersGlobally(TestBrightnessFilter):
+    __test__ = False
+    test = "test_is_deterministic_and_leaves_no_trace"
+
+    def make(self) -> Any:
+        random.random()
+
+        class Drawing(relearn_example.BrightnessFilter):
+            def fit_predict(self, X: Any, y: Any) -> Any:
+                random.random()
+                return super().fit_predict(X, y)
+
+        return Drawing(0.2)
+
+
+class WithoutGradients(TestOneStage):
+    __test__ = False
+    test = "test_it_is_a_classifier_that_can_be_trained_and_saved"
+
+    def make(self, **arguments: Any) -> Any:
+        class Detached(relearn_example.OneStage):
+            def features(self, x: Any) -> Any:
+                return super().features(x).detach().requires_grad_()
+
+        return Detached(**arguments)
+
+
+class WithAnIdleLayer(WithoutGradients):
+    def make(self, **arguments: Any) -> Any:
+        net = super(WithoutGradients, self).make(**arguments)
+        net.idle = torch.nn.Linear(1, 1)
+        return net
+
+
+class WithoutDepth(WithoutGradients):
+    def make(self, *, depth: Any = None, **arguments: Any) -> Any:
+        if depth is not None:
+            raise TypeError("unexpected keyword argument 'depth'")
+        return super(WithoutGradients, self).make(**arguments)
+
+
+class NoClassifier(WithoutGradients):
+    def make(self, **arguments: Any) -> Any:
+        net = super(WithoutGradients, self).make(**arguments)
+        given = torch.nn.Sequential(net.stem, *net.body)  # and all that the other tests use
+        given.head, given.features, given.feature_dim = net.head, net.features, net.feature_dim
+        return given
+
+
+class StateOfItsOwn(WithoutGradients):
+    def make(self, **arguments: Any) -> Any:
+        net = super(WithoutGradients, self).make(**arguments)
+        net.std = torch.rand(1, 3, 1, 1) + 1  # drawn
+        net._non_persistent_buffers_set.add("std")
+        return net
+
+
+class FailsInTraining(TestMeanMixing):
+    __test__ = False
+    test = "test_it_can_be_trained_and_changes_neither_its_input_nor_itself"
+
+    def make(self, *sizes: Any, **arguments: Any) -> Any:
+        net = super().make(*sizes, **arguments)
+        net.register_forward_hook(lambda net, given, y: y / 0 if net.training else y)
+        return net
+
+
+class LearnsNothing(FailsInTraining):
+    def make(self, *sizes: Any, **arguments: Any) -> Any:
+        net = super(FailsInTraining, self).make(*sizes, **arguments)
+        net.register_forward_hook(lambda net, given, y: y.detach() + given[0] if net.training else y)
+        return net
+
+
+class MovesItsWeights(FailsInTraining):
+    def make(self, *sizes: Any, **arguments: Any) -> Any:
+        net = super(FailsInTraining, self).make(*sizes, **arguments)
+        net.register_forward_pre_hook(lambda net, given: (given[0], net.out.weight.data.mul_(0.9))[:1])
+        return net
+
+
 WRONG_ATTACKS = (
     LeavesTheBall,
     MovesItsBases,
@@ -157,11 +279,19 @@ WRONG_ATTACKS = (
     IgnoresItsTarget,
     MixesItsTargets,
     LacksKeywords,
+    ChangesItsImages,
+    ChangesItsTargets,
+    SavesInVain,
+    DrawsGlobally,
 )
-WRONG_STARTS = Freezes, LeavesAHook, IgnoresItsSeed
+WRONG_STARTS = Freezes, LeavesAHook, IgnoresItsSeed, StartsGlobally
+WRONG_NETWORKS = WithoutGradients, WithAnIdleLayer, WithoutDepth, NoClassifier, StateOfItsOwn
+WRONG_LAYERS = FailsInTraining, LearnsNothing, MovesItsWeights
 
 
-@pytest.mark.parametrize("wrong", WRONG_ATTACKS + WRONG_STARTS)
+@pytest.mark.parametrize(
+    "wrong", (*WRONG_ATTACKS, *WRONG_STARTS, *WRONG_NETWORKS, *WRONG_LAYERS, FiltersGlobally)
+)
 def test_a_method_that_breaks_a_promise_fails_its_contract(wrong: Any) -> None:
     with pytest.raises((AssertionError, ValueError, TypeError)):
         getattr(wrong(), wrong.test)()
@@ -190,6 +320,65 @@ def test_a_name_that_is_taken_or_no_name_is_refused(name: str, monkeypatch: pyte
     monkeypatch.setattr(plugins, "entry_points", lambda group: [entry] if group == "relearn.defences" else [])
     with pytest.raises(ValueError, match=rf"group relearn\.defences: found the name '{name}'"):
         plugins.installed.__wrapped__()
+
+
+def installed_from(
+    monkeypatch: pytest.MonkeyPatch, value: str, group: str = "relearn.defences"
+) -> dict[str, dict[str, str]]:
+    entry = EntryPoint("mine", value, group)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [entry] if group == entry.group else [])
+    return plugins.installed.__wrapped__()
+
+
+@pytest.mark.parametrize(
+    ("value", "target"),
+    [
+        ("pkg.mod:MyFilter [extra]", "pkg.mod:MyFilter"),
+        ("pkg.mod : MyFilter", "pkg.mod:MyFilter"),
+        ("pkg.mod:Outer.Inner", "pkg.mod:Outer.Inner"),
+    ],
+)
+def test_a_value_is_read_as_entry_points_are(
+    value: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert installed_from(monkeypatch, value)["relearn.defences"] == {"mine": target}
+
+
+@pytest.mark.parametrize("value", ["pkg.mod", "pkg.mod:", "pkg-mod:MyFilter", "pkg.mod:A..B", ""])
+def test_a_value_without_an_attribute_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = rf"group relearn\.defences: found 'mine' with the value '{value}', allowed: module:attribute$"
+    with pytest.raises(ValueError, match=said):
+        installed_from(monkeypatch, value)
+
+
+@pytest.mark.parametrize(
+    "target", ["relearn_example:Brightness", "relearn_exampel:X", "relearn_example:OneStage.Y"]
+)
+def test_an_entry_that_cannot_be_loaded_is_named(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from relearn.layers.efficient import kinds, make
+    from relearn.methods import load
+    from relearn.models import MODELS, create
+
+    monkeypatch.setitem(MODELS, "mine", target)
+    monkeypatch.setitem(kinds.RIVALS, "mine", target)
+    monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, "mine"))
+    for what, call in (
+        ("method", lambda: load({"mine": target}, "mine")),
+        ("network", lambda: create("mine")),
+        ("attention", lambda: make("mine", 8, 2, max_length=9)),
+    ):
+        said = (
+            rf"^{what} 'mine': found {target}, which cannot be loaded \([^\n]*\), allowed: module:attribute$"
+        )
+        with pytest.raises(ValueError, match=said):
+            call()
+
+
+def test_an_attribute_may_be_inside_another() -> None:
+    from relearn.methods import load
+
+    found = load({"mine": "relearn_example:BrightnessFilter.fit_predict"}, "mine")
+    assert found is relearn_example.BrightnessFilter.fit_predict
 
 
 @pytest.mark.parametrize("name", ["performer", "window", "long_short_best"])

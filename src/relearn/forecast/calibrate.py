@@ -28,10 +28,12 @@ def calibrate(repeats: int = REPEATS, slice_s: float = SLICE_S) -> Machine:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        torch.manual_seed(0)
-        images, kernels = torch.randn(32, 32, 16, 16), torch.randn(32, 32, 3, 3)
-        rows, maps = torch.randn(512, 128), torch.randn(128, 256)
-        wide = torch.randn(1 << 22)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            images, kernels = torch.randn(32, 32, 16, 16), torch.randn(32, 32, 3, 3)
+            rows, maps = torch.randn(512, 128), torch.randn(128, 256)
+            wide = torch.randn(1 << 22)
+            step, started = tiny_training()
         with torch.no_grad():
             convolution = rate(lambda: conv2d(images, kernels, padding=1), repeats, slice_s)
             product = rate(lambda: rows @ maps, repeats, slice_s)
@@ -39,7 +41,6 @@ def calibrate(repeats: int = REPEATS, slice_s: float = SLICE_S) -> Machine:
             half_convolution = rate(lambda: conv2d(halves[0], halves[1], padding=1), repeats, slice_s)
             half_product = rate(lambda: halves[2] @ halves[3], repeats, slice_s)
             sums = rate(lambda: torch.add(wide, 1.0, out=wide), repeats, slice_s)
-        step, started = tiny_training()
         calls = rate(step, repeats, slice_s)
     finally:
         torch.set_num_threads(before)

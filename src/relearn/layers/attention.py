@@ -68,13 +68,15 @@ class MultiHeadAttention(nn.Module):
         self, x: Tensor, keys: Tensor, values: Tensor, *, mask: Tensor | None = None, causal: bool = False
     ) -> Tensor:
         """Return the output (B, T, d) for keys and values computed by :meth:`project`."""
+        if mask is not None and causal:  # not every kernel of torch takes both
+            mask = mask & mask.new_ones(x.shape[1], keys.shape[2]).tril()
         mixed = scaled_dot_product_attention(
             self._split(self.q(x)),
             keys,
             values,
             attn_mask=mask,
             dropout_p=self.dropout if self.training else 0.0,
-            is_causal=causal,
+            is_causal=causal and mask is None,
         )
         return self.out(mixed.transpose(1, 2).flatten(2))
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from relearn.layers.l2_attention import central_token
-from relearn.layers.on_device import wide
+from relearn.layers.on_device import full_precision, wide
 from relearn.layers.self_attention import check_mask, merge, with_bias
 
 Logits = Literal["dot_product", "l2"]
@@ -105,12 +105,12 @@ class CrossAttention(nn.Module):
     def probabilities(self, x: Tensor, keys: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """Return the attention weights (B, H, T, S) before dropout; rows sum to 1."""
         q, k, bias, seen = self._logits(x, keys, None, mask)
-        if q.dtype in (torch.float16, torch.bfloat16):
-            q, k = q.float(), k.float()
-        logits = q @ k.mT if bias is None else q @ k.mT + bias
-        if seen is not None:
-            logits = logits.masked_fill(~seen, -torch.inf)
-        return (self.beta * logits).softmax(-1)
+        with full_precision(q):  # autocast would cast the product back to half precision
+            q, k = wide(q), wide(k)
+            logits = q @ k.mT if bias is None else q @ k.mT + bias
+            if seen is not None:
+                logits = logits.masked_fill(~seen, -torch.inf)
+            return (self.beta * logits).softmax(-1)
 
     def _logits(
         self, x: Tensor, keys: Tensor, values: Tensor | None, mask: Tensor | None

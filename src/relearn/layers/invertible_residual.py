@@ -136,6 +136,8 @@ class InvertibleResidual(nn.Module):
         rate = fixed_point.require_contraction(self.rate(y)) if guaranteed else None
         if tolerance is not None and not tolerance > 0:
             raise ValueError(f"tolerance: {tolerance} (allowed: positive)")
+        if self.batched and y.shape[:1] == (0,):  # no sample, as forward accepts it
+            return y.clone()
         largest = self._size(y)
         rounding = 0.0
         if tolerance is None:

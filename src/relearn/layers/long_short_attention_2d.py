@@ -119,7 +119,7 @@ class LongShortAttention2d(nn.Module):
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
         count = self.class_tokens
         if x.dim() != 3 or x.shape[1:] != (count + grid[0] * grid[1], self.dim) or min(grid) < 1:
-            allowed = f"('B', {count} + H·W, {self.dim}), H and W at least 1"
+            allowed = f"(B, {count} + H·W, {self.dim}), H and W at least 1"
             raise ValueError(
                 f"x: shape {tuple(x.shape)} with a grid of {grid[0]} x {grid[1]} (allowed: {allowed})"
             )

@@ -304,7 +304,8 @@ def constrain_norm(
 
     Raises:
         ValueError: arguments that :class:`NormConstraint` rejects; no possible size for a convolution that needs one; blocks for another
-            weight than a matrix; a weight of more than two axes in another layer (transposed convolutions, bilinear maps).
+            weight than a matrix; a weight of more than two axes in another layer (transposed convolutions, bilinear maps), or with a
+            parametrization.
     """
     weight = weight_of(layer, name, 1)
     map = map_of(layer, weight, blocks=blocks, size=size)
@@ -316,7 +317,15 @@ def constrain_norm(
 
 
 def weight_of(layer: nn.Module, name: str, least: int) -> Tensor:
-    """A weight that can be constrained; ValueError for another dtype or shape, with ``least`` the smallest number of axes."""
+    """A weight that can be constrained; ValueError for another dtype or shape, with ``least`` the smallest number of axes, and for a
+    weight with a parametrization: a second one would not see what the first makes of the trained weight."""
+    if parametrize.is_parametrized(layer, name):
+        kinds = ", ".join(
+            type(one).__name__ for one in layer.get_submodule(f"parametrizations.{name}").children()
+        )
+        raise ValueError(
+            f"{name} of {type(layer).__name__}: found parametrizations ({kinds}), allowed: a plain parameter"
+        )
     weight = getattr(layer, name)
     lazy = weight is not None and nn.parameter.is_lazy(weight)
     own = isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d) and name == "weight"
@@ -338,7 +347,7 @@ def map_of(
     """The map that a layer makes of its weight; arguments and errors as in :func:`constrain_norm`."""
     if blocks != 1 and weight.dim() != 2:
         raise ValueError(f"blocks: found {blocks} for a weight of {weight.dim()} axes, allowed: 1")
-    if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d) and weight is layer.weight:
+    if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d) and weight.dim() > 2:
         if flattened_is_exact(layer):
             return Rows()
         axes = len(layer.kernel_size)

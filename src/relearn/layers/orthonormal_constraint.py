@@ -123,7 +123,8 @@ def constrain_orthonormal(
         The layer.
 
     Raises:
-        ValueError: arguments that :class:`OrthonormalConstraint` rejects, another convolution, or another layer with more than two axes.
+        ValueError: arguments that :class:`OrthonormalConstraint` rejects, another convolution, another layer with more than two axes, or a
+            weight with a parametrization.
     """
     weight = weight_of(layer, name, 2)
     if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, linear, pad, scaled_dot_product_attention
 
+from relearn.layers.on_device import full_precision, wide
+
 
 class SelfAttention(nn.Module):
     r"""Multi-head self-attention; subclasses define the kernel.
@@ -139,14 +141,14 @@ class SelfAttention(nn.Module):
     def _weights(
         self, q: Tensor, k: Tensor, bias: Tensor | None, mask: Tensor | None, causal: bool
     ) -> Tensor:
-        if q.dtype in (torch.float16, torch.bfloat16):
-            q, k = q.float(), k.float()
-        logits = q @ k.mT if bias is None else q @ k.mT + bias
-        if causal:
-            mask = triangle(q.shape[2], q.device)
-        if mask is not None:
-            logits = logits.masked_fill(~mask, -torch.inf)
-        return (self.beta * logits).softmax(-1)
+        with full_precision(q):  # autocast would cast the product back to half precision
+            q, k = wide(q), wide(k)
+            logits = q @ k.mT if bias is None else q @ k.mT + bias
+            if causal:
+                mask = triangle(q.shape[2], q.device)
+            if mask is not None:
+                logits = logits.masked_fill(~mask, -torch.inf)
+            return (self.beta * logits).softmax(-1)
 
     def _plain(
         self, q: Tensor, k: Tensor, bias: Tensor | None, v: Tensor, mask: Tensor | None, causal: bool

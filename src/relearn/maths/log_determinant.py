@@ -51,7 +51,7 @@ def exact(f: Function, x: Tensor, c: float = 1.0) -> LogDeterminant:
     Differentiable in x and in the weights of f if gradients are enabled and f is twice differentiable.
 
     Raises:
-        ValueError: a determinant that is not positive or not finite.
+        ValueError: a determinant that is not positive or not finite, or ``torch.inference_mode``.
     """
     size = x[0].numel()
     pulled = _pulled(f, x)
@@ -93,7 +93,7 @@ def estimate(
         generator: CPU generator of v and K.
 
     Raises:
-        ValueError: numbers out of range.
+        ValueError: numbers out of range, or ``torch.inference_mode``.
     """
     if draws < 1 or always < 1 or not 0 < keep < 1:
         raise ValueError(
@@ -119,8 +119,15 @@ def estimate(
     return LogDeterminant(values.mean(0), spread, draws, terms)
 
 
+def require_graph() -> None:
+    """ValueError in inference mode, where ``torch.enable_grad`` records nothing and every derivative would be 0."""
+    if torch.is_inference_mode_enabled():
+        raise ValueError("inference_mode: found on, in which there is no derivative, allowed: torch.no_grad")
+
+
 def _pulled(f: Function, x: Tensor) -> Function:
     """Return u ↦ Jᵀ u of each sample, with a graph if gradients are enabled."""
+    require_graph()
     graph = torch.is_grad_enabled()
     with torch.enable_grad():
         at = x if graph and x.requires_grad else x.detach().requires_grad_()

@@ -17,6 +17,10 @@ CHECK_EVERY = 16  # iterations between convergence checks, each of which transfe
 DENSE_ENTRIES = (
     2**18
 )  # convolutions with up to this many matrix entries per group are written out as matrices
+ORDINARY = (
+    2.0**-16,
+    2.0**16,
+)  # largest entries whose squares, and the squares of these, are far inside float32
 START_SEED = 0  # seed of the initial vector of power iteration, so that a matrix always gives the same number
 PADDING_MODES = {"zeros": "constant", "circular": "circular", "reflect": "reflect", "replicate": "replicate"}
 CONVOLUTIONS = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
@@ -51,7 +55,8 @@ def spectral_norm(
                 \sigma_1 \ge \Big(\frac{b^\top W^\top W b}{b^\top b}\Big)^{1/2}
 
       a lower estimate: after k steps it is too small by about (σ_2/σ_1)^(4k) σ_1, so it is not an upper
-      bound. It stops early if :math:`\|W^\top W b - \sigma^2 b\| \le \text{tolerance} \cdot \sigma^2`.
+      bound. It stops early if :math:`\|W^\top W b - \sigma^2 b\| \le \text{tolerance} \cdot \sigma^2`. Half precision is
+      converted likewise, and very large or small matrices are divided by a power of two, for their squares leave the range of numbers.
 
     Both are differentiable: the gradient of ``power`` is that of ‖W b‖ at the last b, which is u v^T at the optimum.
 
@@ -74,15 +79,18 @@ def spectral_norm(
         return torch.where(finite, norm, math.nan).to(matrix.dtype)
     if method != "power":
         raise ValueError(f"method is {method!r}; allowed: exact, power")
-    start = _start((*matrix.shape[:-2], matrix.shape[-1]), matrix)
+    scale = _power_of_two(matrix, (-2, -1))
+    scaled = (matrix.float() if matrix.dtype in (torch.bfloat16, torch.float16) else matrix) / scale
+    start = _start((*matrix.shape[:-2], matrix.shape[-1]), scaled)
 
     def forward(b: Tensor) -> Tensor:
-        return (matrix @ b.unsqueeze(-1)).squeeze(-1)
+        return (scaled @ b.unsqueeze(-1)).squeeze(-1)
 
     def backward(u: Tensor) -> Tensor:
-        return (matrix.mT @ u.unsqueeze(-1)).squeeze(-1)
+        return (scaled.mT @ u.unsqueeze(-1)).squeeze(-1)
 
-    return _power(forward, backward, start, iterations, tolerance)
+    norm = _power(forward, backward, start, iterations, tolerance)
+    return (norm * scale[..., 0, 0]).to(matrix.dtype)
 
 
 def conv_operator_norm(
@@ -165,6 +173,9 @@ def conv_operator_norm(
         raise ValueError(f"method is {method!r}; allowed: auto, fourier, dense, power")
 
     channels = weight.shape[1]
+    full = weight.float() if weight.dtype in (torch.bfloat16, torch.float16) else weight
+    scale = _power_of_two(weight, tuple(range(weight.ndim)))
+    kernels = full / scale
     flat_pads = [amount for pair in reversed(pads) for amount in pair]
     mode = PADDING_MODES[padding_mode]
 
@@ -173,17 +184,18 @@ def conv_operator_norm(
         images = x.reshape(len(x), groups * channels, *sizes)
         if any(flat_pads):
             images = functional.pad(images, flat_pads, mode=mode)
-        out = CONVOLUTIONS[axes](images, weight, stride=strides, dilation=dilations, groups=groups)
+        out = CONVOLUTIONS[axes](images, kernels, stride=strides, dilation=dilations, groups=groups)
         return out.reshape(len(x), groups, -1)
 
     n = channels * math.prod(sizes)
     if method == "dense":
-        basis = torch.eye(n, dtype=weight.dtype, device=weight.device)
+        basis = torch.eye(n, dtype=full.dtype, device=weight.device)
         matrices = forward(basis.unsqueeze(1).expand(n, groups, n)).permute(1, 2, 0)
-        return spectral_norm(matrices).amax()
-    start = _start((1, groups, n), weight)
+        return (spectral_norm(matrices).amax() * scale.reshape(())).to(weight.dtype)
+    start = _start((1, groups, n), full)
     adjoint = torch.func.vjp(forward, torch.zeros_like(start))[1]
-    return _power(forward, lambda u: adjoint(u)[0], start, iterations, tolerance).amax()
+    norm = _power(forward, lambda u: adjoint(u)[0], start, iterations, tolerance).amax()
+    return (norm * scale.reshape(())).to(weight.dtype)
 
 
 def fourier_norm(weight: Tensor, sizes: Sequence[int], dilations: Sequence[int], groups: int) -> Tensor:
@@ -228,12 +240,11 @@ def _power(
             if tolerance and (iteration % CHECK_EVERY == 0 or iteration == iterations):
                 square = (b * new).sum(-1, keepdim=True)  # the Rayleigh quotient, since b has norm 1
                 off = torch.linalg.vector_norm(new - square * b, dim=-1)
-                residual = torch.where(size.squeeze(-1) > 0, off / size.squeeze(-1), 0.0)
+                residual = torch.where(size.squeeze(-1) == 0, 0.0, off / size.squeeze(-1))
                 if (residual <= attainable).all():
                     break
-            b = torch.where(
-                size > 0, new / size, b
-            )  # if b is in the kernel of the map, the estimate is σ = 0
+            # if b is in the kernel of the map, the estimate is σ = 0; NaN stays
+            b = torch.where(size == 0, b, new / size)
         else:
             if tolerance:
                 warnings.warn(
@@ -243,6 +254,16 @@ def _power(
                     stacklevel=3,
                 )
     return torch.linalg.vector_norm(forward(b), dim=-1)
+
+
+def _power_of_two(weight: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """1 for ordinary weights; for others the power of two, by which products are exact, at the largest entry over ``axes``."""
+    largest = (
+        weight.detach().abs().amax(axes, keepdim=True).to(torch.promote_types(weight.dtype, torch.float32))
+    )
+    power = largest / (2 * torch.frexp(largest).mantissa)
+    usual = (power >= ORDINARY[0]) & (power <= ORDINARY[1])
+    return torch.where(usual | ~power.isfinite(), 1.0, power)
 
 
 def _start(shape: tuple[int, ...], like: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ def project_simplex(v: Tensor) -> Tensor:
         v: (..., n), floating point, finite.
 
     Returns:
-        (..., n), non-negative; each row sums to one up to rounding.
+        (..., n), non-negative; each row sums to one up to rounding. Half precision is computed in float32.
 
     Raises:
         TypeError: v is not floating point.
@@ -39,7 +39,10 @@ def project_simplex(v: Tensor) -> Tensor:
     if v.ndim < 1 or v.shape[-1] < 1:
         raise ValueError(f"v has shape {tuple(v.shape)}: the last axis must hold at least one entry")
     _require_finite("v", v, 1)
-    return _project(v)
+    full = (
+        v.float() if v.dtype in (torch.bfloat16, torch.float16) else v
+    )  # sums of halves are off by per cents
+    return _project(full).to(v.dtype)
 
 
 @torch.no_grad()

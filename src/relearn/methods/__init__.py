@@ -6,9 +6,10 @@ The registries map the names allowed in params.yaml to ``module:attribute``; :fu
 from __future__ import annotations
 
 import difflib
-import importlib
 from collections.abc import Mapping
 from typing import Any
+
+from relearn import attribute
 
 ATTACKS = {
     "feature_collision": "relearn.methods.feature_collision:craft",
@@ -56,11 +57,11 @@ def load(registry: Mapping[str, str], name: str) -> Any:
     """The function or class registered under a name.
 
     Raises:
-        ValueError: the name is not in the registry; the message gives the nearest name and all allowed ones.
+        ValueError: the name is not in the registry; the message gives the nearest name and all allowed ones. Or its entry cannot be
+            imported.
     """
     if name not in registry:
         nearest = difflib.get_close_matches(str(name), registry, n=1, cutoff=0.0)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise ValueError(f"{name!r} is not known; {hint}allowed: {', '.join(sorted(registry))}")
-    module, _, attribute = registry[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    return attribute(registry[name], f"method {name!r}")

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from relearn import attribute
 
 if TYPE_CHECKING:
     from relearn.models.classifier import Classifier
@@ -84,8 +85,7 @@ def create(
     Raises:
         ValueError: an unknown name (with the nearest known one) or a value out of range.
     """
-    module, _, cls = _known(name).partition(":")
-    build = getattr(import_module(module), cls)
+    build = attribute(_known(name), f"network {name!r}")
     return build(
         classes=classes,
         in_channels=in_channels,

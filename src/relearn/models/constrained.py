@@ -53,7 +53,7 @@ from relearn.layers.random_feature_gp import RandomFeatureGP
 from relearn.layers.scalar import Scale
 from relearn.layers.scaled_residual import ScaledResidual
 from relearn.layers.weighted_residual import WeightedResidual
-from relearn.maths.operator_norm import separate_windows
+from relearn.maths.operator_norm import flattened_is_exact, separate_windows
 from relearn.models import lipschitz_rules
 from relearn.models.cross_windows import CrossShapedAttention
 from relearn.models.lipschitz_bound import RULES, NetworkBound, lipschitz_bound
@@ -130,6 +130,10 @@ def constrain(
                     and (not isinstance(layer, Convolution) or separate_windows(layer))
                 ):
                     constrain_orthonormal(layer, limit, name=name, blocks=blocks)
+                elif isinstance(layer, Convolution) and layer not in sizes and not flattened_is_exact(layer):
+                    raise ValueError(
+                        "found a convolution that forward never calls, allowed: one that sees images"
+                    )
                 else:
                     more: dict[str, Any] = dict(size=sizes.get(layer), method=method, iterations=iterations)
                     constrain_norm(layer, limit, name=name, blocks=blocks, **more)
@@ -159,10 +163,13 @@ def stated_bound(model: nn.Module, shape: tuple[int, ...], *, form: str = "tight
             f"{first.name or 'network'}: {first.kind} has no stated constant: {first.why} (allowed: covered layers only; found "
             f"{len(lacking)} layers)"
         )
+    alone = {(layer, name) for layer, name, _ in constraints(model) if len(_members(layer, name)) == 1}
     for path, layer, name, _ in _targets(model):
-        if not parametrize.is_parametrized(layer, name):
+        if (layer, name) not in alone:
+            found = [type(one).__name__ for one in _members(layer, name)]
             raise ValueError(
-                f"{path}.{name}: found no constraint on it, allowed: a network that constrain has seen"
+                f"{path}.{name}: found {', '.join(found) or 'no constraint on it'}, allowed: a network that constrain has seen, and "
+                "nothing besides its constraint"
             )
     extreme = copy.deepcopy(model).eval()
     for layer, name, constraint in list(constraints(extreme)):
@@ -176,9 +183,15 @@ def constraints(model: nn.Module) -> Iterator[tuple[nn.Module, str, NormConstrai
     """Every constrained weight: its layer, its name there and the constraint."""
     for layer in model.modules():
         for name in list(getattr(layer, "parametrizations", {})):
-            one = layer.get_submodule(f"parametrizations.{name}.0")
-            if isinstance(one, NormConstraint | OrthonormalConstraint):
-                yield layer, name, one
+            for one in _members(layer, name):
+                if isinstance(one, NormConstraint | OrthonormalConstraint):
+                    yield layer, name, one
+
+
+def _members(layer: nn.Module, name: str) -> list[nn.Module]:
+    """The parametrizations of a weight."""
+    plain = not parametrize.is_parametrized(layer, name)
+    return [] if plain else list(layer.get_submodule(f"parametrizations.{name}").children())
 
 
 def settle(model: nn.Module) -> None:
@@ -283,7 +296,7 @@ def _sizes(model: nn.Module, shape: tuple[int, ...] | None) -> dict[nn.Module, t
     """The size of the images that each convolution with meeting windows sees.
 
     Raises:
-        ValueError: no shape, or a convolution that sees several sizes.
+        ValueError: no shape, one that forward does not take, or a convolution that sees several sizes.
     """
     wide = {
         module: name
@@ -305,12 +318,26 @@ def _sizes(model: nn.Module, shape: tuple[int, ...] | None) -> dict[nn.Module, t
                 f"{wide[layer]}: found images of {seen[layer]} and of {size}, allowed: one size for a convolution"
             )
 
+    at = ""
+
+    def enter(layer: nn.Module, given: Any) -> None:
+        nonlocal at
+        at = names[layer]
+
+    names = {module: name or type(module).__name__ for name, module in model.named_modules()}
     hooks = [layer.register_forward_pre_hook(note) for layer in wide]
+    hooks += [layer.register_forward_pre_hook(enter) for layer in names]
     modes = [(module, module.training) for module in model.modules()]
     like = next(model.parameters())
     try:
         with torch.no_grad():
             model.eval()(like.new_zeros(1, *shape))
+    except (RuntimeError, TypeError, IndexError) as error:
+        said = str(error).partition("\n")[0]
+        raise ValueError(
+            f"{at}: found an error at one input of zeros, {like.dtype} {tuple(shape)}, allowed: a network of images of the stated shape "
+            f"({said})"
+        ) from error
     finally:
         for hook in hooks:
             hook.remove()

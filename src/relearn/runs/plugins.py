@@ -42,7 +42,8 @@ def installed() -> dict[str, dict[str, str]]:
     """``module:attribute`` by group and name, for everything that other installed packages register.
 
     Raises:
-        ValueError: a name that cannot be part of a path, or that two packages or this project have, in one line.
+        ValueError: a name that cannot be part of a path, or that two packages or this project have, or a value that is no
+            ``module:attribute``, in one line.
     """
     found: dict[str, dict[str, str]] = {group: {} for group in GROUPS}
     for group, names in found.items():
@@ -138,11 +139,17 @@ def _target(entry: EntryPoint, taken: dict[str, str]) -> str:
             f"entry point of {package}, group {entry.group}: found the name {entry.name!r}, allowed: letters, digits and _, a letter"
             " first"
         )
-    if taken.get(entry.name, entry.value) != entry.value:
+    match = EntryPoint.pattern.match(entry.value)
+    if match is None or not all((match["attr"] or "").split(".")):
+        raise ValueError(
+            f"entry point of {package}, group {entry.group}: found {entry.name!r} with the value {entry.value!r}, allowed: module:attribute"
+        )
+    target = f"{match['module']}:{match['attr']}"  # without spaces and extras
+    if taken.get(entry.name, target) != target:
         raise ValueError(
             f"entry point of {package}, group {entry.group}: found the name {entry.name!r}, which {taken[entry.name]} has already"
         )
-    return entry.value
+    return target
 
 
 def _taken(group: str) -> dict[str, str]:

@@ -464,3 +464,12 @@ def test_what_is_refused_products():
         Products(lambda x: (x, x), torch.ones(2))  # type: ignore[arg-type, return-value]
     with pytest.raises(ValueError, match="mode: 'sideways'"):
         Products(torch.sin, torch.ones(2), "sideways")
+
+
+@pytest.mark.parametrize("p", ["two", "inf"])
+@pytest.mark.parametrize("mode", ["auto", "reverse", "forward", "difference"])
+def test_no_product_is_zero_for_inference_mode(p: str, mode: str) -> None:
+    f, x = nn.Linear(5, 5).eval(), torch.randn(5)
+    with torch.inference_mode(), pytest.raises(ValueError, match=r"^inference_mode: found on, "):
+        jacobian_norm(f, x, p, method="free", mode=mode)
+    assert jacobian_norm(f, x, p, method="free", mode=mode).value > 0.1

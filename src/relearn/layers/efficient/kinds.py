@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from relearn import attribute
 
 if TYPE_CHECKING:
     from torch import nn
@@ -105,7 +106,9 @@ def make(
         own = {"global_tokens": 1, **own}
     try:
         own = LAYER_DEFAULTS.get(kind, {}) | own
-        return _layer(RIVALS[kind])(dim, heads, max_length=max_length, dropout=dropout, **own)
+        return attribute(RIVALS[kind], f"attention {kind!r}")(
+            dim, heads, max_length=max_length, dropout=dropout, **own
+        )
     except TypeError as error:
         raise ValueError(f"attention_arguments: {own} (allowed for {kind!r}: {error})") from None
 
@@ -117,11 +120,8 @@ def _long_short(
     if not {"window", "rank"} <= sizes.keys():
         raise ValueError(f"attention_arguments: {own} (allowed for {kind!r}: both window and rank)")
     try:
-        return _layer(LAYER)(dim, heads, attention_dropout=dropout, class_token=int(class_token), **sizes)
+        return attribute(LAYER, f"attention {kind!r}")(
+            dim, heads, attention_dropout=dropout, class_token=int(class_token), **sizes
+        )
     except TypeError as error:
         raise ValueError(f"attention_arguments: {own} (allowed for {kind!r}: {error})") from None
-
-
-def _layer(place: str) -> Any:
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)

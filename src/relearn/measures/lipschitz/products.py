@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from relearn.maths.log_determinant import require_graph
+
 MODES = ("auto", "reverse", "forward", "difference")
 
 
@@ -36,7 +38,8 @@ class Products:
         mode: the mode in use; ``auto`` decides at the first ``push``.
 
     Raises:
-        ValueError: ``x`` is not floating point, f does not return a tensor, an unknown mode, or no derivative in that mode.
+        ValueError: ``x`` is not floating point, f does not return a tensor, an unknown mode, no derivative in that mode, or
+            ``torch.inference_mode`` where a graph is needed.
     """
 
     def __init__(self, f: Callable[[Tensor], Tensor], x: Tensor, mode: str = "auto") -> None:
@@ -84,6 +87,7 @@ class Products:
             yield pulled_rows(y, x, basis.view(size, *y.shape)).reshape(size, -1)
 
     def _record(self) -> tuple[Tensor, Tensor]:
+        require_graph()
         with torch.enable_grad():
             x = self.x.clone().requires_grad_()
             return x, _tensor(self.f(x))
