@@ -91,6 +91,21 @@ def test_an_older_record_does_not_displace_a_newer_run() -> None:
     assert one.data.tags["code"] == "v2" and run.id == one.data.tags[PREFIX + "run"]
 
 
+@pytest.mark.parametrize("with_spool", [True, False])
+def test_a_return_to_an_older_record_is_reported(with_spool: bool) -> None:
+    """As by `git checkout` and `dvc checkout`, which do not bring the spool back."""
+    run = finished(0, {0: 0.5})
+    shutil.copytree(run.out, "before")
+    finished(0, {0: 0.75}, code_version="v2")
+    assert tracking.import_spool(ROOT).problems == []
+    shutil.copytree("before", run.out, dirs_exist_ok=True)
+    if not with_spool:
+        run.spool.unlink()
+    for _ in range(2):
+        (problem,) = tracking.import_spool(ROOT).problems
+        assert problem.startswith("1 records older than what was imported before, such as DPN92 ")
+
+
 def test_a_run_that_a_person_deleted_stays_deleted() -> None:
     finished(0)
     tracking.import_spool(ROOT)

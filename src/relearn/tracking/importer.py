@@ -2,7 +2,8 @@
 
 Jobs never open the store; only this importer does, one at a time, under a lock. Each write of an import is idempotent,
 and the run's own tags say what has been imported. The next import therefore recovers from a kill between any two
-writes, and the final state depends on the files alone. MLflow's pages hide these tags:
+writes. The final state depends on the files, on what was deleted by hand, and on the newest execution of each run that was ever
+imported: after a return to an older record MLflow keeps the newer one, which is reported. MLflow's pages hide these tags:
 
 ========================  ================================================================================
 tag                       meaning
@@ -51,7 +52,7 @@ from relearn.tracking import grouped, rendered
 from relearn.tracking.connection import one_line, open_store
 from relearn.tracking.names import PREFIX
 from relearn.tracking.note import NOTE
-from relearn.tracking.points import batches, contradicts
+from relearn.tracking.points import KEPT, batches, contradicts, gone_back
 from relearn.tracking.run_view import STALE_S, Source, Summary, Tracked, UsedBy, in_all, sources, tracked
 from relearn.tracking.store import TrackingError, artifact_folder, database, store_uri
 
@@ -211,14 +212,18 @@ class Importer:
             if self._groups.places.get((run.experiment, run.group)) != place:
                 self._look_again(self._groups.ids_of(run))
             self._groups.places[run.experiment, run.group] = place
+        older: list[str] = []
         for source, signature, run in read:
             interrupt.check()
-            parent = self._groups.places.get((run.experiment, run.group))
-            if parent:
+            there = stored[run.experiment].get(run.id, [])
+            older += [run.name] * gone_back(source, run, there, self._checkout)
+            if parent := self._groups.places.get((run.experiment, run.group)):
                 run.tags[PARENT] = parent
-            self._one(run, stored[run.experiment].get(run.id, []), summary)
+            self._one(run, there, summary)
             summary.statuses[run.status] = summary.statuses.get(run.status, 0) + 1
             self._seen[source.root, source.id] = (signature, run.status)
+        if older:
+            summary.problems.append(KEPT.format(len(older), older[0]))
 
     def _look_again(self, ids: set[str]) -> None:
         """Make the next pass read these runs again, because they now belong to a group."""

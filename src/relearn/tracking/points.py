@@ -5,13 +5,15 @@ Standard library only. Everything here depends on files and tags only, so an int
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from relearn.runs import spool
 from relearn.tracking.names import PREFIX
-from relearn.tracking.run_view import Place, Tracked, read_story
+from relearn.tracking.run_view import Place, Source, Tracked, read_story
+
+KEPT = "{} records older than what was imported before, such as {}: MLflow keeps the newer executions"
 
 
 def _stored_points(tags: Mapping[str, str], run: Tracked) -> tuple[dict[Place, Any], dict[Place, Any]]:
@@ -32,6 +34,17 @@ def contradicts(tags: Mapping[str, str], run: Tracked) -> bool:
     sure, perhaps = _stored_points(tags, run)
     now = run.story.points
     return any(place not in now or now[place][1] != point[1] for place, point in {**sure, **perhaps}.items())
+
+
+def gone_back(source: Source, run: Tracked, stored: Iterable[Any], checkout: str) -> bool:
+    """Whether a newer execution of the run was here before its record, as after `git checkout` and `dvc checkout`.
+
+    Its spool tells so, or the run that was imported from this folder (``checkout``); a newer run from elsewhere tells nothing.
+    """
+    live = [one.data.tags for one in stored if one.info.lifecycle_stage == "active"]
+    ours = [tags for tags in live if tags.get(PREFIX + "checkout") == checkout]
+    before = run.tags["kind"] == "superseded" or any(tags[PREFIX + "started"] > run.started for tags in ours)
+    return source.record is not None and before
 
 
 @dataclass
