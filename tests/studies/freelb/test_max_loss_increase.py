@@ -205,6 +205,21 @@ def test_the_record_says_what_the_files_hold(bench: Bench) -> None:
             assert metrics[f"loss_{model}_nats"] == statistics.median(losses)
 
 
+def test_at_equal_loss_only_held_samples_of_about_the_same_loss_count() -> None:
+    probe = object.__new__(max_loss_increase.Probe)
+    probe.networks = dict.fromkeys(("one", "other"))  # type: ignore[assignment]
+    probe.ids, probe.kept, probe.nonfinite = ["a", "b", "c", "d", "e"], [0, 1, 2, 3, 4], 0
+    probe.losses = {"one": [1.0, 1.0, 1.0, 0.0, 1.0], "other": [1.25, 0.8, 1.26, 1.0, 1.0]}
+    probe.increases = {
+        ("pgd", "one"): dict(enumerate([0.1, 0.2, 9.0, 9.0])),
+        ("pgd", "other"): dict(enumerate([0.4, 0.3, 1.0, 1.0])),
+    }
+    probe.radii = {"pgd": {"held": [0, 1, 2, 3], "shares": [0.1] * 4}}
+    metrics = probe.metrics()
+    assert metrics["equal_loss_one_other_pgd_count"] == 2
+    assert metrics["equal_loss_one_other_pgd_nats"] == pytest.approx((0.3 + 0.1) / 2)
+
+
 def test_batches_do_not_matter_and_a_killed_run_goes_on(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,9 @@ starts depend on the seed and the sample's index, so the batch size does not mat
 
 Metrics: increase_<model>_<reference>_nats, median over the samples with a radius; loss_<model>_nats, median over the samples that all
 networks answer correctly; samples_count, the number of these samples; dropped_count, the number of other samples of the part;
+equal_loss_<model>_<other>_<reference>_nats, for each two networks: the median of the second one's increase minus the first one's, over
+the samples whose larger loss is at most ALIKE times the smaller (a sample with a smaller loss has less to increase), and
+equal_loss_<model>_<other>_<reference>_count, the number of these samples;
 unheld_<reference>_count, how many of the samples_count samples have no radius; eps_<reference>_frac, median radius as a share of ‖X‖_F;
 nonfinite_count, the number of evaluations in all attacks whose loss was not finite.
 Outcome: ok; not_converged: there is no sample that all networks answer correctly, or none with a radius. Then there are no increases.
@@ -28,6 +31,7 @@ Outcome: ok; not_converged: there is no sample that all networks answer correctl
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import statistics
@@ -45,6 +49,8 @@ if TYPE_CHECKING:
     from relearn.studies.freelb.steps.compared_networks import Network, Samples
 
 NEEDS_TORCH = True
+ALIKE = 1.25
+"""Two networks have about the same loss on a sample if the larger one is at most this multiple of the smaller."""
 INCREASES = ("id", "reference", "model", "eps", "increase_nats", "loss_nats")
 
 
@@ -276,6 +282,15 @@ class Probe:
             for number in self.kept
         ]
 
+    def apart_at_equal_loss(self, model: str, other: str, reference: str) -> list[float]:
+        """The other network's increase minus the model's, for each sample with a radius on which their losses are alike."""
+        ours, theirs = self.increases[reference, model], self.increases[reference, other]
+        return [
+            theirs[number] - ours[number]
+            for number in self.radii[reference]["held"]
+            if alike(self.losses[model][number], self.losses[other][number])
+        ]
+
     def metrics(self) -> dict[str, float]:
         """Medians and counts; a median over no samples is omitted."""
         found = {
@@ -289,8 +304,20 @@ class Probe:
             values = [increases[number] for number in self.radii[reference]["held"]]
             if values:
                 found[f"increase_{model}_{reference}_nats"] = statistics.median(values)
+        for reference in self.radii:
+            for model, other in itertools.combinations(self.networks, 2):
+                apart = self.apart_at_equal_loss(model, other, reference)
+                if apart:
+                    name = f"equal_loss_{model}_{other}_{reference}"
+                    found[f"{name}_count"] = float(len(apart))
+                    found[f"{name}_nats"] = statistics.median(apart)
         for reference, radii in self.radii.items():
             found[f"unheld_{reference}_count"] = float(len(self.kept) - len(radii["held"]))
             if radii["held"]:
                 found[f"eps_{reference}_frac"] = statistics.median(radii["shares"])
         return found
+
+
+def alike(one: float, other: float) -> bool:
+    """Whether the larger of two losses is at most :data:`ALIKE` times the smaller."""
+    return max(one, other) <= ALIKE * min(one, other)
