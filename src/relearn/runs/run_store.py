@@ -25,7 +25,7 @@ from relearn.runs import parquet_file, record_rows, tidy_csv
 from relearn.runs.record_file import LEFT_BEHIND, NAME, Record, RecordError, checksum
 
 RUNS, TRIALS, ROWS, FILES = "runs.parquet", "trials.parquet", "rows.parquet", "files.parquet"
-NOT_SHOWN = ("answers.csv", "scales.csv", "loss_curves.csv")
+NOT_SHOWN = ("answers.csv", "scales.csv", "loss_curves.csv", "increases.csv")
 """Files that no table, figure or claim reads: answers to single samples, GradInit's factor of every layer, losses at the steps of PGD."""
 
 

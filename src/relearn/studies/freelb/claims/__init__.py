@@ -59,7 +59,6 @@ UPDATES = (
 YOPO = ("yopo_2", "yopo_3", "yopo_2_whole", "yopo_3_whole")  # tables 3.4 and 3.6
 COMPARED = ("pgd", VANILLA)
 SAME_SETTINGS = "pgd_as_freelb"  # PGD at the rate and radius that FreeLB chose, on the second encoder
-ALIKE = 1.25  # at equal loss: the larger loss of a sample is at most this multiple of the smaller
 REFERENCES = ("freelb", "pgd")
 AT_LEAST = Above(0.0, strict=False)
 EQUAL = 1e-9  # tolerance for gradients in double precision, relative to the largest entry
@@ -289,47 +288,17 @@ def _increases_again(evidence: Evidence, task: str) -> Iterator[Comparison]:
                 for model, one in zip((OURS, "pgd"), names)
             )
             whole = medians.difference(name, ours, theirs, Below(0.0), unit=NATS, role=STEP, decides=False)
-            (apart, zeros), count = _equal_loss(evidence, where, reference, names)
-            notes = [f"{count} samples whose larger loss is at most {ALIKE:g} times the smaller"]
+            apart = f"max_loss_increase.equal_loss_pgd_{OURS}_{reference}"
+            gaps = sample(evidence, f"{apart}_nats", where, network=names[0])
+            counted = sample(evidence, f"{apart}_count", where, network=names[0])
+            zeros = replace(gaps, network=names[1], values=dict.fromkeys(gaps.values, 0.0))
+            notes = [
+                f"{sum(counted.values.values()):.0f} samples whose larger loss is at most 1.25 times the smaller"
+            ]
             equal = medians.difference(
-                name + EQUAL_LOSS, apart, zeros, Below(0.0), unit=NATS, role=STEP, decides=False, notes=notes
+                name + EQUAL_LOSS, gaps, zeros, Below(0.0), unit=NATS, role=STEP, decides=False, notes=notes
             )
             yield from (one for one in (whole, equal) if one)
-
-
-def _equal_loss(
-    evidence: Evidence, where: Mapping[str, str], reference: str, names: Sequence[str]
-) -> tuple[tuple[Sample, Sample], int]:
-    """FreeLB's increase minus PGD's, median over a seed's samples with losses :data:`ALIKE`; zeros to compare with; number of samples."""
-    found: dict[int, float] = {}
-    folders, count = [], 0
-    for run in having(select(evidence.runs, where), "increases.csv"):
-        ours, theirs = (
-            {
-                row["id"]: row
-                for row in run.rows("increases.csv")
-                if (row["reference"], row["model"]) == (reference, model) and row["increase_nats"] is not None
-            }
-            for model in (OURS, "pgd")
-        )
-        apart = [
-            float(ours[one]["increase_nats"]) - float(theirs[one]["increase_nats"])
-            for one in ours.keys() & theirs.keys()
-            if _ratio(ours[one], theirs[one]) <= ALIKE
-        ]
-        if apart:
-            found[run.seed] = median(apart)
-            folders.append(run.folder)
-            count += len(apart)
-    zeros = dict.fromkeys(found, 0.0)
-    left, right = (Sample(name, values, tuple(folders)) for name, values in zip(names, (found, zeros)))
-    return (left, right), count
-
-
-def _ratio(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
-    """The larger loss of two rows over the smaller; infinite if the smaller is 0 and the other is not."""
-    low, high = sorted(float(row["loss_nats"]) for row in (one, other))
-    return high / low if low else 1.0 if not high else math.inf
 
 
 def _learned_by_all(evidence: Evidence, task: str) -> bool:
