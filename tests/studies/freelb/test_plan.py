@@ -182,7 +182,8 @@ def test_the_second_encoder_repeats_a_task_with_the_same_search_for_every_method
     for method in second["methods"]:
         run = {**where, "method": method}
         inputs = trained.inputs_of(**run, seed="3")
-        searched = tune.paths(**{**run, "method": "freelb" if method == "pgd_as_freelb" else method})
+        chosen_by = {"pgd_as_freelb": "freelb", "freelb_as_pgd": "pgd"}.get(method, method)
+        searched = tune.paths(**{**run, "method": chosen_by})
         assert inputs["encoder"] == [encoder] and set(inputs["tried"]) == {*searched}
         radii = 1 if method.startswith("vanilla") else len(own["decisive"]["radii"])
         assert len(searched) == len(second["rates"]) * radii * len(seeds)
@@ -190,13 +191,18 @@ def test_the_second_encoder_repeats_a_task_with_the_same_search_for_every_method
     for run in tune.runs:
         assert run["seed"] in seeds and tune.inputs_of(**run) == {"encoder": [encoder]}
         assert "rate" in tune.labels_of(**run)
-    one, other = (trained.settings_of(**where, method=method) for method in ("pgd", "pgd_as_freelb"))
-    assert one == other and not tune.paths(method="pgd_as_freelb")
+    for base, control in (("pgd", "pgd_as_freelb"), ("freelb", "freelb_as_pgd")):
+        one, other = (trained.settings_of(**where, method=method) for method in (base, control))
+        assert one == other and not tune.paths(method=control)
     assert {len({run["seed"] for run in family.runs}) for family in (trained, probed)} == {second["seeds"]}
-    for rival in ("pgd", "pgd_as_freelb"):
+    for rival, ours, theirs in (
+        ("pgd", "freelb", "pgd"),
+        ("pgd_as_freelb", "freelb", "pgd_as_freelb"),
+        ("freelb_as_pgd", "freelb_as_pgd", "pgd"),
+    ):
         inputs = probed.inputs_of(**where, rival=rival, seed="3")
-        assert inputs["pgd"] == [trained.path("network", **where, method=rival, seed=3)]
-        assert inputs["freelb"] == [trained.path("network", **where, method="freelb", seed=3)]
+        assert inputs["pgd"] == [trained.path("network", **where, method=theirs, seed=3)]
+        assert inputs["freelb"] == [trained.path("network", **where, method=ours, seed=3)]
 
 
 def test_only_decisive_tasks_have_all_seeds() -> None:

@@ -13,11 +13,9 @@ because the loss of a constant network does not increase.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any
 
 from relearn.report import classified
 from relearn.report.cases import NOISE, shown
@@ -58,7 +56,13 @@ UPDATES = (
 """Comparisons that show what the number of updates does."""
 YOPO = ("yopo_2", "yopo_3", "yopo_2_whole", "yopo_3_whole")  # tables 3.4 and 3.6
 COMPARED = ("pgd", VANILLA)
-SAME_SETTINGS = "pgd_as_freelb"  # PGD at the rate and radius that FreeLB chose, on the second encoder
+CONTROLS = {
+    "pgd": (OURS, "pgd"),
+    "pgd_as_freelb": (OURS, "pgd_as_freelb"),
+    "freelb_as_pgd": ("freelb_as_pgd", "pgd"),
+}
+"""By the label ``rival`` of the increases on the second encoder: their networks of FreeLB and of PGD, each at its own rate and radius, or
+one of them at those of the other."""
 REFERENCES = ("freelb", "pgd")
 AT_LEAST = Above(0.0, strict=False)
 EQUAL = 1e-9  # tolerance for gradients in double precision, relative to the largest entry
@@ -275,19 +279,21 @@ def smallest_max_increase(evidence: Evidence) -> Finding:
 def _increases_again(evidence: Evidence, task: str) -> Iterator[Comparison]:
     """FreeLB's increase minus PGD's on the second encoder: over all samples, and over those on which both have about the same loss.
 
-    PGD has its own rate and radius in one comparison, and FreeLB's in the other. None of them decides.
+    In one comparison each has its own rate and radius, in the others (:data:`CONTROLS`) both have those of one. None of them decides.
     """
-    for rival in ("pgd", SAME_SETTINGS):
+    for rival, pair in CONTROLS.items():
         where = {"step": "max_loss_increase", "encoder": ENCODER, "task": task + AGAIN, "rival": rival}
-        names = [f"{ENCODER}/{task}{AGAIN}/{one}" for one in (OURS, rival)]
-        for reference in REFERENCES:
-            ball = rival if reference == "pgd" else reference
-            name = f"{titled(task + AGAIN)}, radii of {ball}: {OURS} - {rival}"
+        names = [f"{ENCODER}/{task}{AGAIN}/{one}" for one in pair]
+        ended = [summary(evidence, task + AGAIN, one) for one in pair]
+        for reference, ball in zip(REFERENCES, pair):
+            name = f"{titled(task + AGAIN)}, radii of {ball}: {' - '.join(pair)}"
             ours, theirs = (
                 sample(evidence, f"max_loss_increase.increase_{model}_{reference}_nats", where, network=one)
                 for model, one in zip((OURS, "pgd"), names)
             )
-            whole = medians.difference(name, ours, theirs, Below(0.0), unit=NATS, role=STEP, decides=False)
+            whole = medians.difference(
+                name, ours, theirs, Below(0.0), unit=NATS, role=STEP, decides=False, notes=ended
+            )
             apart = f"max_loss_increase.equal_loss_pgd_{OURS}_{reference}"
             gaps = sample(evidence, f"{apart}_nats", where, network=names[0])
             counted = sample(evidence, f"{apart}_count", where, network=names[0])
