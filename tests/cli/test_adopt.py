@@ -369,6 +369,7 @@ def test_records_of_a_store_come_back_and_say_where_their_weights_stayed(
         assert record.verify_outputs(record.read(str(job.record))) == []
     counts = f"{COUNT.folder}/counts.csv"
     assert (machines.here / counts).read_bytes() == (machines.there / counts).read_bytes()
+    place(record.read(str(PRETRAIN.record)), Path(PRETRAIN.folder))  # onto itself, as `relearn adopt .` does
     assert list(record_file.left_behind(PRETRAIN.folder)) == ["weights.safetensors"]
     assert record_file.left_behind(COUNT.folder) == {}
 

@@ -95,7 +95,9 @@ def place(found: Record, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     elsewhere = left_behind(source)
     came = [name for name in found["outputs"] if name not in elsewhere]
-    (target / LEFT_BEHIND).unlink(missing_ok=True)
+    lacking = target / LEFT_BEHIND
+    if lacking.is_file() and not (elsewhere and lacking.samefile(source / LEFT_BEHIND)):
+        lacking.unlink()
     for name in (*came, *([LEFT_BEHIND] if elsewhere else []), record.NAME):
         copy(source / name, target / name)
     for name, sha in elsewhere.items():
