@@ -34,6 +34,7 @@ from relearn.studies.freelb.params_encoders import Encoders, PretrainEncoder, Sc
 from relearn.studies.freelb.params_images import Images, TrainImagesAdversarially, radius
 from relearn.studies.freelb.plan import COMPARED
 from relearn.studies.freelb.plan.members import COMPARED_ENCODER
+from relearn.studies.freelb.plan.second_encoder import CHOSEN_BY
 
 Encoder = Literal["roberta", "albert", "bert"]
 Task = Literal[
@@ -74,7 +75,7 @@ Method = Literal[
     "yopo_2_whole",
     "yopo_3_whole",
 ]
-SecondMethod = Literal[Method, "pgd_as_freelb"]
+SecondMethod = Literal[Method, "pgd_as_freelb", "freelb_as_pgd"]
 Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")]
 NameOrNone = Annotated[str, Field(pattern="^([a-z][a-z0-9_]*)?$")]
 MOST_MEMBERS = 100
@@ -162,7 +163,7 @@ class SecondEncoder(Section):
     """Decisive runs that are repeated on a RoBERTa pretrained with another seed, as controls; no tasks: none.
 
     ``seeds`` is the number of seeds. Every method tries ``rates`` (and the radii of ``decisive``) with the same tuning seeds, also the
-    controls for the number of updates; only ``pgd_as_freelb`` has FreeLB's choice.
+    controls for the number of updates; only ``pgd_as_freelb`` has FreeLB's choice, and ``freelb_as_pgd`` PGD's.
     """
 
     tasks: Distinct0[Name]
@@ -173,8 +174,9 @@ class SecondEncoder(Section):
 
     @check
     def _methods(self) -> Iterator[Conflict]:
-        if "pgd_as_freelb" in self.methods and "freelb" not in self.methods:
-            yield "methods", "found pgd_as_freelb without freelb, allowed: with freelb, whose choice it has"
+        for control, base in CHOSEN_BY.items():
+            if control in self.methods and base not in self.methods:
+                yield "methods", f"found {control} without {base}, allowed: with {base}, whose choice it has"
 
 
 class FineTune(Section):

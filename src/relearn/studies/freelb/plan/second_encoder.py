@@ -8,10 +8,17 @@ from typing import Any
 
 from relearn.studies.family import Family
 from relearn.studies.freelb.plan.members import COMPARED_ENCODER, SECOND
-from relearn.studies.freelb.plan.settings import finetune_settings, increase_settings, tuning_settings
+from relearn.studies.freelb.plan.settings import (
+    finetune_settings,
+    increase_settings,
+    strategy_of,
+    tuning_settings,
+)
 
-RIVALS = ("pgd", "pgd_as_freelb")
-"""The networks of PGD that FreeLB's are compared with: at PGD's own rate and radius, and at FreeLB's."""
+CHOSEN_BY = {"pgd_as_freelb": "freelb", "freelb_as_pgd": "pgd"}
+"""Controls, and the method whose rate and radius they have."""
+RIVALS = ("pgd", *CHOSEN_BY)
+"""Comparisons of FreeLB's and PGD's networks: each at its own rate and radius, and one of them at those of the other."""
 
 
 def repeated(
@@ -39,7 +46,7 @@ def repeated(
         cells=[
             {**cell, "rate": f"{rate:g}", "radius": f"{radius:g}"}
             for cell in cells
-            if cell["method"] != RIVALS[1]
+            if cell["method"] not in CHOSEN_BY
             for rate in second["rates"]
             for radius in (
                 decisive["radii"][:1] if cell["method"].startswith("vanilla") else decisive["radii"]
@@ -52,8 +59,7 @@ def repeated(
     )
 
     def tried(encoder: str, task: str, method: str, seed: str) -> list[str]:
-        chosen_by = "freelb" if method == RIVALS[1] else method
-        return tuned.paths(encoder=encoder, task=task, method=chosen_by)
+        return tuned.paths(encoder=encoder, task=task, method=CHOSEN_BY.get(method, method))
 
     trained = replace(
         finetune,
@@ -68,7 +74,7 @@ def repeated(
 
     def network(method: str) -> Any:
         def path(encoder: str, task: str, rival: str, seed: str) -> str:
-            used = rival if method == "pgd" else method
+            used = rival if method == strategy_of(rival) else method
             return trained.path("network", encoder=encoder, task=task, method=used, seed=seed)
 
         return path
@@ -81,7 +87,7 @@ def repeated(
             {"encoder": COMPARED_ENCODER, "task": task, "rival": rival}
             for task in probed
             for rival in RIVALS
-            if {*increase.inputs} - {"pgd"} | {rival} <= {*second["methods"]}
+            if {*increase.inputs} - {strategy_of(rival)} | {rival} <= {*second["methods"]}
         ],
         seeds=seeds,
         cell_seeds=None,

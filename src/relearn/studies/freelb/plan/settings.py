@@ -43,7 +43,7 @@ def strategy_settings(name: str, recipe: Mapping[str, Any], common: Mapping[str,
     start norm by ``wide``: the attack with a shared mask is stronger than with fresh masks, so each may need its own radius.
     ``freelb_fresh_as_freelb`` has the rate and radius that ``freelb`` chooses: the control for a comparison of methods that each choose.
     The methods of :data:`OFTEN` have the rate and radius that the method behind them chooses; on the second encoder they search
-    themselves. ``pgd_as_freelb``, which is run there only, is PGD at the rate and radius that ``freelb`` chooses there.
+    themselves. ``pgd_as_freelb`` and ``freelb_as_pgd``, which are run there only, have the rate and radius that the other one chooses there.
     ``yopo_n`` takes n inner steps of size ``step_size`` / n, and ``yopo_n_whole`` n inner steps of size ``step_size``.
     """
     kind = strategy_of(name)
