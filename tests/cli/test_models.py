@@ -147,7 +147,7 @@ WHOLE = {"name": "relearn-mini.0.part", "size": 3, "sha256": "0" * 64}
         (set_at(True, "parts", 0, "size"), "parts[0].size: found true, allowed: a number of bytes"),
         (set_at(None, "parts", 0, "sha256"), "parts[0].sha256: found nothing, allowed: 64 hexadecimal"),
         (set_at(["x"], "parts"), "parts[0]: found 'x' (text), allowed: a mapping of name, size, sha256"),
-        (set_at([WHOLE, WHOLE], "parts"), "parts: found a name twice"),
+        (set_at([WHOLE, WHOLE], "parts"), "parts: relearn-mini.0.part: found a second part 0 beside"),
         (set_at([WHOLE | {"name": "relearn-mini.1.part"}], "parts"), "parts: relearn-mini.0.part: missing"),
         (set_at(f"a.{10**12}.part", "parts", 0, "name"), "parts: a.0.part: missing"),
     ],

@@ -148,14 +148,7 @@ for study in STUDIES:
         rule(tested, 497, 498),
         rule(f"{study}.train.warmup_epochs", 2, 5),
     ]
-RETESTED = {
-    f"{Q}.images.dataset": "imagenet",
-    f"{Q}.images.size": 224,
-    f"{Q}.images.train_per_class": 0,
-    f"{Q}.grid.pairs.networks": ["Swin-T"],
-    f"{Q}.retest.networks": ["Swin-T"],
-    f"{Q}.retest.size": 224,
-}
+RETESTED = {f"{Q}.grid.pairs.networks": ["Swin-T"], f"{Q}.retest.networks": ["Swin-T"]}
 RULES += [
     *(rule(f"{Q}.examine.{name}.dims", [4, 6], [4, 5], at="[1]") for name in ("theorem_1", "theorem_2")),
     *(rule(f"{study}.network.dim", 27, 28) for study in (T, Y)),
@@ -163,13 +156,7 @@ RULES += [
     rule(f"{Q}.grid.ablation.warmup_epochs", 2, 3),
     rule(f"{Q}.grid.pairs.warmup_epochs", 2, 3),
     rule(f"{Q}.retest.average", False, True, RETESTED),
-    rule(f"{Q}.retest.size", 224, 192, RETESTED),
-    rule(f"{Q}.retest.networks", ["Swin-T"], ["Swin-S"], {**RETESTED}, at="[0]"),
-    (
-        RETESTED,
-        {f"{Q}.retest.networks": ["Swin-T"], f"{Q}.grid.pairs.networks": ["Swin-T"]},
-        f"{Q}.retest.networks",
-    ),
+    rule(f"{Q}.retest.networks", ["Swin-T"], ["Swin-S"], {f"{Q}.grid.pairs.networks": ["Swin-T"]}, at="[0]"),
     (  # a size of no network that is trained
         {f"{Y}.grid.depths": [6], f"{Y}.grid.optimisers.depth_12.batch_size": 4096},
         {f"{Y}.grid.depths": [6, 12], f"{Y}.grid.optimisers.depth_12.batch_size": 4096},

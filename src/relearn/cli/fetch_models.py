@@ -118,11 +118,9 @@ def parse_manifest(text: bytes, name: str | Path, sha256: str | None) -> dict[st
             raise RecordError(f"{name}: parts[{index}]: found {format_value(one)}, allowed: {allowed}")
         _check(one, PART, f"{name}: parts[{index}].")
     try:
-        ordered = parts.in_order(Path(one["name"]) for one in manifest["parts"])
+        parts.in_order(Path(one["name"]) for one in manifest["parts"])
     except ValueError as error:
         raise RecordError(f"{name}: parts: {error}") from None
-    if len(ordered) < len(manifest["parts"]):
-        raise RecordError(f"{name}: parts: found a name twice, allowed: each number once")
     return manifest
 
 
