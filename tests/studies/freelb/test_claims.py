@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relearn.report import claims, claims_formats, statistics
-from relearn.report.seeds import EQUAL, Sample
+from relearn.report.seeds import Sample
 from relearn.report.verdicts import Above
 from relearn.studies.freelb.claims import PREDICATES, medians
 
@@ -619,7 +619,9 @@ def test_the_order_of_seeds_and_runs_is_theirs_and_not_that_of_a_set(tmp_path):
 
 
 def notes_of(claim, begin):
-    return [note for note in part(claim, begin).notes if not note.startswith(("paired", EQUAL))]
+    return [
+        note for note in part(claim, begin).notes if not note.startswith(("paired", "the value is the same"))
+    ]
 
 
 def test_notes_are_of_the_methods_that_are_compared(tmp_path):

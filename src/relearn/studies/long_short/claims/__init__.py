@@ -199,11 +199,9 @@ def _fewer(evidence: Evidence, name: str, decides: bool) -> Comparison | None:
 
 
 def dynamic_is_robust(evidence: Evidence) -> Finding:
-    """Drop in accuracy, dynamic projection minus Linformer, < 0 for insertion and deletion on Retrieval.
+    """Drop in accuracy, dynamic projection minus Linformer, < 0 for insertion and deletion on Retrieval (:mod:`perturbed`).
 
-    Text is shown and does not decide: there the printed accuracies have the other sign (erratum Z15). The accuracies after the changes
-    are shown, too.
-    Differences are paired by test sample and seed; seeds and samples are both drawn. Seeds at which a network is at chance are left out.
+    Text, whose printed accuracies have the other sign (erratum Z15), and the accuracies after the changes are shown and do not decide.
     """
     parts: dict[str, Comparison | None] = {}
     beside: list[Comparison] = []
@@ -217,8 +215,10 @@ def dynamic_is_robust(evidence: Evidence) -> Finding:
             part = fall_less(name, *sides)
             if task == "retrieval":
                 parts[name] = part
-                after = f"{task} after {change}: accuracy, dynamic projection - Linformer"
-                beside += [one for one in [right_after(after, *sides)] if one]
+                after = right_after(
+                    f"{task} after {change}: accuracy, dynamic projection - Linformer", *sides
+                )
+                beside += [after] if after else []
             elif part:
                 beside.append(replace(part, decides=False))
     return finding(parts, beside)

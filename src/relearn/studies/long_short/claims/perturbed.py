@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -30,9 +30,9 @@ class Falls:
 
     network: str
     values: Mapping[int, Mapping[int, float]]
-    after: Mapping[int, Mapping[int, float]]
     runs: Mapping[int, str]
     notes: tuple[str, ...]
+    after: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
     idle: frozenset[int] = frozenset()
 
 
@@ -57,7 +57,7 @@ def falls(evidence: Evidence, network: str, where: Where, change: str) -> Falls:
             idle = idle | {run.seed} if run.outcome != "ok" else idle - {run.seed}
             before, after = (100 * sum(hits) / len(rows) for hits in right.values())
             notes.append(f"{network.split('/')[1]}, seed {run.seed}: {before:.1f}% to {after:.1f}%")
-    return Falls(network, values, then, runs, tuple(notes), frozenset(idle))
+    return Falls(network, values, runs, tuple(notes), then, frozenset(idle))
 
 
 def fall_less(name: str, ours: Falls, theirs: Falls) -> Comparison | None:
