@@ -215,10 +215,8 @@ def dynamic_is_robust(evidence: Evidence) -> Finding:
             part = fall_less(name, *sides)
             if task == "retrieval":
                 parts[name] = part
-                after = right_after(
-                    f"{task} after {change}: accuracy, dynamic projection - Linformer", *sides
-                )
-                beside += [after] if after else []
+                after = f"{task} after {change}: accuracy, dynamic projection - Linformer"
+                beside += [one for one in [right_after(after, *sides)] if one]
             elif part:
                 beside.append(replace(part, decides=False))
     return finding(parts, beside)
@@ -306,9 +304,8 @@ def power(comparison: Comparison, evidence: Evidence) -> list[str]:
     """Reasons why a comparison is underpowered: too few seeds, or a seed at which no compared run beats chance.
 
     A character model must have a lower test loss than the bigrams of its text, which it can learn without attention.
-    For drops in accuracy both runs must beat chance, because an accuracy at chance cannot drop. On the Long Range Arena this is
-    judged by the test accuracy (:func:`learned`). For patch similarity, windows must be smaller than the grid: otherwise long-short
-    attention cannot keep patches more diverse.
+    For drops in accuracy both runs must beat chance (on the Long Range Arena: :func:`learned`), because an accuracy at chance cannot drop.
+    For patch similarity, windows must be smaller than the grid: otherwise long-short attention cannot keep patches more diverse.
     """
     if comparison.role != classified.STEP:
         return []
