@@ -264,6 +264,10 @@ def test_members_of_both_factors_are_drawn():
     assert crossed.estimate == pytest.approx(0.15)
     assert crossed.high - 0.15 == pytest.approx(half, rel=0.35) and crossed.high > 0.25
     assert crossed_mean(values, rows, ["one"] * 80).high == math.inf
+    assert (
+        crossed.freedom == min(len(set(rows)), len(set(columns))) - 1
+    )  # a correction for several comparisons needs it
+    assert clustered_mean([0.1] * 6, "aabbcc", (-1.0, 1.0)).freedom == 2
     with pytest.raises(ValueError, match="found 2 values, 1 members"):
         crossed_mean([1.0, 2.0], "ab", "a")
 

@@ -559,6 +559,19 @@ def test_a_second_encoder_is_shown_and_does_not_decide(tmp_path):
     )
 
 
+def test_a_second_encoder_without_rivals_is_left_out(tmp_path):
+    pretend.several(tmp_path, "rte", vanilla=0.6, freelb=0.8, pgd=0.7, free_at=0.75)
+    pretend.several(tmp_path, "rte_second_encoder", freelb=0.9)
+    claim = judged(tmp_path, "freelb_beats_pgd")
+    assert claim.verdict == "reproduced" and not any("second encoder" in one.name for one in claim.parts)
+
+
+def test_a_seed_that_one_side_lacks_is_named(tmp_path):
+    pretend.several(tmp_path, "rte", vanilla=0.6, freelb=[0.8, 0.8, 0.81, 0.9], freelb_fresh=[0.7, 0.71, 0.7])
+    notes = judged(tmp_path, "mask_reuse").main.notes
+    assert "without seed 3: not on both sides" in notes
+
+
 def test_masks_are_compared_at_the_better_radius_of_each(tmp_path):
     """At equal radii one mask leads; but fresh masks take a wider ball, the attack being weaker."""
     scores = {"freelb": 0.8, "freelb_fresh": 0.78, "freelb_wide": 0.6, "freelb_fresh_wide": 0.82}

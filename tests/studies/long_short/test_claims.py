@@ -450,6 +450,7 @@ def test_text_whose_printed_numbers_say_the_opposite_does_not_decide(tmp_path):
     [
         ([0.96, 0.961, 0.962], "reproduced"),
         ([0.985, 1.0, 1.015], "inconclusive"),
+        ([0.99, 1.0, 1.01], "contradicted"),  # the exact number of parameters beside it corrects nothing
         ([1.1, 1.1, 1.11], "contradicted"),
     ],
 )

@@ -120,9 +120,10 @@ def freelb_beats_pgd(evidence: Evidence) -> Finding:
     ]
     repeated = [task for task in pairs if score(evidence, task + AGAIN, OURS).values]
     for task in repeated:
-        again = {name: score(evidence, task + AGAIN, name) for name in RIVALS}
-        better = medians.best(task + AGAIN, [one for one in again.values() if one.values])
-        both = {task: (score(evidence, task + AGAIN, OURS), better)}
+        again = [one for name in RIVALS if (one := score(evidence, task + AGAIN, name)).values]
+        if not again:
+            continue
+        both = {task: (score(evidence, task + AGAIN, OURS), medians.best(task + AGAIN, again))}
         notes = [summary(evidence, task + AGAIN, method) for method in (VANILLA, OURS, *RIVALS)]
         name = f"{titled(task + AGAIN)}: {lead}"
         beside.append(medians.most(name, both, AT_LEAST, role=STEP, decides=False, notes=notes, among=among))
