@@ -113,6 +113,27 @@ def test_agreeing_clusters_say_what_they_exclude_only_with_bounds():
     assert (full.low, full.high) == pytest.approx((wilson(20, 20).low, 1.0))
 
 
+@pytest.mark.parametrize("targets", [20, 50])
+def test_a_lone_target_that_differs_never_narrows_a_paired_difference(targets):
+    """Below six targets of one direction the sign test does not exclude chance: 2^-5 > 2.5%. Six decide, 2^-6 < 2.5%."""
+    none = clustered_mean([0.0] * targets, range(targets), (-1.0, 1.0))
+    for count in range(targets + 1):
+        values = [1.0] * count + [0.0] * (targets - count)
+        found = clustered_mean(values, range(targets), (-1.0, 1.0))
+        assert (found.low > 0) == (count >= 6)
+        assert count >= 6 or count >= targets / 2 or (found.low <= none.low and found.high >= none.high)
+    assert clustered_mean([1.0] + [0.0] * (targets - 1), range(targets)).low == 0.0  # a mean without bounds
+
+
+def test_rare_contrary_outcomes_are_seldom_taken_for_a_lead():
+    """Mean 0: of 20 targets each gains 1/4 with probability 0.2 and loses 1 with 0.05. Without the floor a fifth of the samples show a lead."""
+    rng = np.random.default_rng(11)
+    drawn = rng.choice([0.25, -1.0, 0.0], p=[0.2, 0.05, 0.75], size=(1500, 20))
+    leads = [clustered_mean(one, range(20), (-1.0, 1.0), resamples=500).low > 0 for one in drawn]
+    plain = [clustered_mean(one, range(20), resamples=500).low > 0 for one in drawn]
+    assert np.mean(leads) < 0.5 * np.mean(plain) and np.mean(plain) > 0.15
+
+
 def test_one_cluster_gives_no_interval():
     found = clustered_mean([0.0, 1.0], ["a", "a"])
     assert (found.estimate, found.low, found.high) == (0.5, -math.inf, math.inf)

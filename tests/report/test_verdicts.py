@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relearn.report.claims import judge
-from relearn.report.comparisons import Comparison, Finding
+from relearn.report.comparisons import Comparison, Exact, Finding
 from relearn.report.seeds import Sample, difference
 from relearn.report.seeds import ratio as ratio_of
 from relearn.report.statistics import Interval, clopper_pearson, clustered_share
@@ -166,7 +166,17 @@ def test_arms_of_a_ratio_are_widened_in_its_logarithm_and_may_leave_the_range_of
 def test_a_share_is_widened_to_its_exact_interval(successes: int) -> None:
     """The normal quantiles would end at 23.5% for none of 20 at eight comparisons, the exact interval at 25.1%."""
     wide = widened(clustered_share([1.0] * successes + [0.0] * (20 - successes), range(20)), 8)
-    assert wide == clopper_pearson(successes, 20, 1 - 0.05 / 8)
+    exact = clopper_pearson(successes, 20, 1 - 0.05 / 8)
+    assert (wide.estimate, wide.low, wide.high) == pytest.approx((exact.estimate, exact.low, exact.high), abs=1e-12)
+
+
+def test_a_share_is_widened_with_the_least_width_of_its_clusters() -> None:
+    """One failure of 15 in five clusters: at 4 comparisons the lower end is that of five successes of five at this confidence."""
+    share = clustered_share([1.0] * 14 + [0.0], np.repeat(range(5), 3).tolist())
+    assert widened(share, 4).low == min(
+        clopper_pearson(5, 5, 1 - 0.05 / 4).low,
+        clopper_pearson(share.estimate * share.trials, share.trials, 1 - 0.05 / 4).low,
+    )
 
 
 @given(intervals, st.integers(1, 40))
@@ -184,6 +194,41 @@ def test_one_of_several_comparisons_must_miss_by_more_and_one_set_aside_does_not
     assert not judged(near, weak="none")["main"].spared
     assert judged(near, good, weak="B")["verdict"] == "contradicted"
     assert judged(near, replace(good, decides=False), weak="none")["verdict"] == "contradicted"
+
+
+def test_seeds_added_to_an_undecided_claim_cost_both_ends() -> None:
+    """Without an effect, 5 and, where they do not decide, 16 more seeds are decided in 9.5% of cases, corrected for both looks in 5%."""
+    one = part([0.3, 0.1, 0.2, 0.4])
+    (twice,) = judge(Finding([one]), lambda _: [], 2)["parts"]
+    assert twice.interval == widened(one.interval, 2) and "2 looks" in twice.notes[-1]
+    assert (
+        judge(Finding([replace(one, decides=False), one]), lambda _: [], 2)["parts"][0].interval
+        == one.interval
+    )
+    rng, decided = np.random.default_rng(5), {1: 0, 2: 0}
+    for values in rng.normal(size=(3000, 21)):
+        for looks in decided:
+            ends = []
+            for count in (5, 21):
+                sides = [
+                    Sample(side, dict(enumerate(on)), ())
+                    for side, on in (("a", values[:count]), ("b", [0.0] * count))
+                ]
+                both = difference("d", *sides, Above(0.0))
+                assert both is not None
+                ends.append(both.looked_at(looks).verdict)
+            decided[looks] += any(word in ("reproduced", "contradicted") for word in ends)
+    assert decided[1] / 3000 > 0.075 and decided[2] / 3000 < 0.055
+
+
+def test_an_exact_statement_whose_cases_are_all_vacuous_is_missing() -> None:
+    idle, good = (Exact(name, cases, 0, True, ()) for name, cases in (("idle", 0), ("good", 3)))
+    found = judge(Finding([idle, good]), lambda _: [])
+    assert (found["verdict"], found["missing"]) == ("reproduced", ("idle: every case is vacuous",))
+    assert judge(Finding([idle]), lambda _: [])["verdict"] == "not_run"
+    assert (
+        judge(Finding([replace(idle, failures=1)]), lambda _: [])["verdict"] == "contradicted"
+    )  # no row at all
 
 
 @given(st.lists(st.sampled_from(ORDER), min_size=1))

@@ -21,10 +21,21 @@ from relearn.studies import STUDIES
 from relearn.studies.study import load
 
 if TYPE_CHECKING:
+    from relearn.report.claims import Section
     from relearn.studies.family import Family
+    from relearn.studies.study import Study
 
 
 UNPLANNED = "that the parameters no longer plan"
+
+
+def section_of(study: Study, scale: str) -> Section:
+    """How the claims of a study are judged at a scale."""
+    from relearn.report import claims, designs
+
+    part = study.part("claims")
+    looks = designs.looks(designs.load({study.name: study.reported})[study.name], scale)
+    return claims.Section(part.PREDICATES, part.power, looks)
 
 
 class PlannedRun(Run):

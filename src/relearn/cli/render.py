@@ -239,7 +239,7 @@ def _whole(
     """Write claims, coverage, deviations, metrics.json and the report; return the judged claims."""
     from functools import partial
 
-    from relearn.cli.planned_runs import planned_settings
+    from relearn.cli.planned_runs import planned_settings, section_of
     from relearn.params.places import place
     from relearn.report import (
         analysis,
@@ -256,8 +256,7 @@ def _whole(
     from relearn.report.figures import claims_forest
 
     scale, folders = args.scale, {study.name: study.reported for study in studies}
-    parts = {study.name: study.part("claims") for study in studies}
-    sections = {name: claims.Section(part.PREDICATES, part.power) for name, part in parts.items()}
+    sections = {study.name: section_of(study, scale) for study in studies}
     judged = claims.judge_all(claims.load(folders), evidence, sections)
     planned = designs.load(folders)
     where = partial(place, path=args.params, scale=scale)

@@ -122,14 +122,13 @@ def _claim(target: Target, root: Path, scale: str, params: Path) -> str:
     Raises:
         ValueError: no sound record of the claim's study.
     """
-    from relearn.cli.planned_runs import still_planned
+    from relearn.cli.planned_runs import section_of, still_planned
     from relearn.report import analysis, claims, claims_formats, runs
     from relearn.report.quantities import Evidence
     from relearn.studies import parameters
     from relearn.studies.study import load
 
     (study,) = (load(name) for name in target.studies)
-    part = study.part("claims")
     found, problems = runs.load(root, scale)
     found, unplanned = still_planned(found, parameters.load(params, scale), root)
     if unplanned:
@@ -142,7 +141,7 @@ def _claim(target: Target, root: Path, scale: str, params: Path) -> str:
         raise ValueError(f"{said}; {_to_judge(target, scale, params)}")
     evidence: Mapping[str, Evidence] = {study.name: Evidence(mine)}
     entry: dict[str, Any] = claims.load({study.name: study.reported})[study.name][target.id]
-    section = claims.Section(part.PREDICATES, part.power)
+    section = section_of(study, scale)
     judged = claims.judge_all({study.name: {target.id: entry}}, evidence, {study.name: section})
     details = claims_formats.markdown(judged, scale).partition("\n### ")[2]
     lines = details.split("\n")

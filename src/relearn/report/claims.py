@@ -19,10 +19,14 @@ Power = Callable[[Comparison], list[str]]  # why a comparison is underpowered; e
 
 @dataclass(frozen=True)
 class Section:
-    """The predicates of one study by claim, and ``power``: what a comparison lacks in trials and model quality."""
+    """The predicates of one study by claim, and ``power``: what a comparison lacks in trials and model quality.
+
+    ``looks`` is by claim the number of times at which its design let units be added to undecided ones, and 1 for the first.
+    """
 
     predicates: Mapping[str, Callable[[Evidence], Finding]]
     power: Callable[[Comparison, Evidence], list[str]]
+    looks: Mapping[str, int] = field(default_factory=dict)
 
 
 LOCAL = "more victims would decide"
@@ -156,7 +160,8 @@ def judge_all(
             else:
                 finding = Finding(missing=["no predicate in this version" if not predicate else "no runs"])
             power = partial(_power, study, known)
-            fields: dict[str, Any] = {key: entry[key] for key in KEYS} | judge(finding, power)
+            looks = study.looks.get(name, 1) if study else 1
+            fields: dict[str, Any] = {key: entry[key] for key in KEYS} | judge(finding, power, looks)
             judged.append(Claim(section=section, id=name, corrected=entry.get(CORRECTED, ""), **fields))
     return judged
 
@@ -165,7 +170,7 @@ def _power(study: Section | None, evidence: Evidence | None, comparison: Compari
     return study.power(comparison, evidence) if study and evidence else []
 
 
-def judge(finding: Finding, power: Power) -> dict[str, Any]:
+def judge(finding: Finding, power: Power, looks: int = 1) -> dict[str, Any]:
     """Verdict, deciding comparison and reasons of one finding, as fields of Claim.
 
     If the claim is about several networks or tasks, one whose comparisons lack power counts as one that was not run: the
@@ -175,9 +180,15 @@ def judge(finding: Finding, power: Power) -> dict[str, Any]:
     Args:
         finding: the result of the predicate.
         power: what a comparison lacks in trials and model quality, by the rules of its section.
+        looks: see :class:`Section`; the comparisons that decide are corrected for them.
     """
-    parts = tuple(finding.parts)
-    missing = tuple(finding.missing)
+    empty = [part for part in finding.parts if isinstance(part, Exact) and not (part.cases or part.failures)]
+    parts = tuple(
+        part.looked_at(looks) if isinstance(part, Comparison) and part.decides else part
+        for part in finding.parts
+        if part not in empty
+    )
+    missing = (*finding.missing, *(f"{part.name}: every case is vacuous" for part in empty))
     if not any(isinstance(part, Exact) or part.decides for part in parts):
         return {"verdict": "not_run", "missing": missing, "reasons": missing}
     exact = [part for part in parts if isinstance(part, Exact)]

@@ -95,7 +95,7 @@ def all_end(
 ) -> Comparison | None:
     """The comparison "every run of a variant has a good outcome"; None without runs."""
     notes = [summary(evidence, name, where)]
-    return level(words, ended(evidence, name, where, good), ALWAYS, role=STEP, notes=notes)
+    return level(words, ended(evidence, name, where, good), ALWAYS, role=STEP, notes=notes, units=1.0)
 
 
 def summary(evidence: Evidence, name: str, where: Where, seeds: Collection[int] | None = None) -> str:

@@ -18,9 +18,11 @@ from relearn.report.statistics import (
     clustered_share,
     crossed_mean,
     effective_trials,
+    student_mean,
     student_mean_of_table,
 )
-from relearn.report.verdicts import MIN_VICTIMS, Side, verdict
+from relearn.report.verdicts import MIN_VICTIMS, Side, verdict, widened
+from relearn.report.views.names import plural
 
 DIFFERENCE = (-1.0, 1.0)  # of two yes-or-no outcomes
 
@@ -112,6 +114,18 @@ class Comparison:
     def seeds(self) -> set[int]:
         return {seed for _, seed, _ in self.keys}
 
+    def looked_at(self, looks: int) -> Comparison:
+        """With the interval of 95% for so many looks together: units were added because the earlier ones had not decided."""
+        if looks == 1:
+            return self
+        ratio = self.unit == "ratio" and self.difference
+        wide, drawn = (one and widened(one, looks, ratio) for one in (self.interval, self.drawn))
+        notes = (
+            *self.notes,
+            f"interval corrected for {looks} looks: {self.over} were added to undecided ones",
+        )
+        return replace(self, interval=wide or self.interval, drawn=drawn, notes=notes)
+
 
 @dataclass(frozen=True)
 class Exact:
@@ -180,6 +194,8 @@ def paired_difference(
     both = sorted(first.keys() & second.keys())
     if not both:
         return None
+    if lone := len(first.keys() ^ second.keys()):
+        notes = [*notes, f"without {plural(lone, 'trial')}: not on both sides"]
     found: dict[Key, list[float]] = {}
     for pair in both:
         found.setdefault(pair[0], []).append(first[pair].value - second[pair].value)
@@ -214,7 +230,8 @@ def _with_victims_drawn(
     """The interval for which networks (victim, seed) and targets are both drawn; None for a single network.
 
     A table without gaps has Student's interval of both variances (:func:`~relearn.report.statistics.student_mean_of_table`); one with gaps
-    the bootstrap of both factors, which is wider. It contains ``fixed``, the interval for these victims, whose outcomes may hardly differ.
+    the bootstrap of both factors and Student's of the networks' means, whichever reaches further at each end. It contains ``fixed``, the
+    interval for these victims, whose outcomes may hardly differ.
     """
     rows, columns = sorted(set(networks)), sorted(set(targets))
     if len(rows) < 2:
@@ -222,6 +239,10 @@ def _with_victims_drawn(
     found = dict(zip(zip(networks, targets), values))
     if len(found) < len(rows) * len(columns):
         both = crossed_mean(values, targets, networks)
+        means = [fmean(one for name, one in zip(networks, values) if name == row) for row in rows]
+        few = student_mean(means)
+        shift = both.estimate - few.estimate  # the networks differ in their number of trials
+        both = replace(both, low=min(both.low, few.low + shift), high=max(both.high, few.high + shift))
     else:
         both = student_mean_of_table([[found[row, column] for column in columns] for row in rows])
     return replace(both, low=min(both.low, fixed.low), high=max(both.high, fixed.high))

@@ -21,7 +21,7 @@ FILE = "designs.yaml"
 UNITS = ("seeds", "targets", "samples", "checkpoints")
 """What n counts: trainings from different seeds, attacked images, test samples, or released networks."""
 REQUIRED = ("compares", "chosen", "unit", "n", "vary", "measures", "settings", "cost")
-OPTIONAL = ("needs", "undecidable", "changed")
+OPTIONAL = ("needs", "undecidable", "changed", "looks")
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,8 @@ class Design:
         needs: settings or steps that do not exist yet.
         undecidable: why no affordable n decides the claim; "" if one does.
         changed: changes of the rule after runs had been seen, each with its date and what was before.
+        looks: how often the claim was judged while units were added because the earlier ones had not decided; the intervals that decide
+            are corrected for them (:meth:`relearn.report.comparisons.Comparison.looked_at`).
     """
 
     claim: str
@@ -85,6 +87,7 @@ class Design:
     needs: tuple[str, ...] = ()
     undecidable: str = ""
     changed: tuple[str, ...] = ()
+    looks: int = 1
 
     def measure(self, name: str, unit: str) -> Measure | None:
         """The first measure that applies to a comparison of this name and unit."""
@@ -133,12 +136,19 @@ def load(folders: Mapping[str, Path]) -> dict[str, dict[str, Design]]:
     return found
 
 
+def looks(designs: Mapping[str, Design], scale: str) -> dict[str, int]:
+    """By claim, how often it was looked at, for the designs of this scale."""
+    return {claim: design.looks for claim, design in designs.items() if design.scale == scale}
+
+
 def _design(at: str, claim: str, scale: str, raw: Any) -> Design:
     _keys(at, raw, REQUIRED, OPTIONAL)
     if raw["unit"] not in UNITS:
         raise ValueError(f"{at}.unit: found {raw['unit']}, allowed: {', '.join(UNITS)}")
     if not isinstance(raw["n"], int) or raw["n"] < 1:
         raise ValueError(f"{at}.n: found {raw['n']}, allowed: a whole number above 0")
+    if not isinstance(raw.get("looks", 1), int) or raw.get("looks", 1) < 1:
+        raise ValueError(f"{at}.looks: found {raw['looks']}, allowed: a whole number above 0")
     if not raw["measures"]:
         raise ValueError(f"{at}.measures: found none, allowed: at least one")
     if not isinstance(raw["settings"], dict):
@@ -161,6 +171,7 @@ def _design(at: str, claim: str, scale: str, raw: Any) -> Design:
         needs=tuple(map(str, raw.get("needs", ()))),
         undecidable=" ".join(str(raw.get("undecidable", "")).split()),
         changed=tuple(" ".join(str(one).split()) for one in raw.get("changed", ())),
+        looks=raw.get("looks", 1),
         **prose,
     )
 

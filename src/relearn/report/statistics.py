@@ -17,14 +17,17 @@ import numpy as np
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
 SEED = 20_221
+FEW = 6
+"""So many clusters that all differ in one direction are the fewest that chance does not explain: 2⁻⁶ < 2.5% < 2⁻⁵."""
 
 
 @dataclass(frozen=True)
 class Interval:
     """An estimate with its 95% interval; the ends are infinite if the data allow no interval (one cluster).
 
-    ``freedom``, the degrees of freedom of its variance, ``trials``, of a Clopper-Pearson interval, and ``steps``, of a value out of a few
-    (:func:`stepped`), say how wide it is at another confidence (:func:`relearn.report.verdicts.widened`).
+    ``freedom``, the degrees of freedom of its variance, ``trials`` and ``groups``, of a Clopper-Pearson interval (:func:`clustered_share`),
+    and ``steps``, of a value out of a few (:func:`stepped`), say how wide it is at another confidence
+    (:func:`relearn.report.verdicts.widened`).
     """
 
     estimate: float
@@ -32,6 +35,7 @@ class Interval:
     high: float
     freedom: float = field(default=math.inf, compare=False)
     trials: float = field(default=0.0, compare=False)
+    groups: int = field(default=0, compare=False)
     steps: tuple[tuple[float, float], ...] = field(default=(), compare=False)
 
 
@@ -106,9 +110,14 @@ def clustered_share(shares: Sequence[float], clusters: Sequence[Hashable], units
     p, trials = effective_trials(shares, clusters, units)
     if trials == 0:
         return Interval(p, 0.0, 1.0)
-    found, groups = clopper_pearson(p * trials, trials), len(set(clusters))
-    agree = clopper_pearson(groups, groups).low
-    return replace(found, low=min(found.low, agree), high=max(found.high, 1 - agree))
+    return share_of(p, trials, len(set(clusters)))
+
+
+def share_of(p: float, trials: float, groups: int, confidence: float = CONFIDENCE) -> Interval:
+    """The interval of :func:`clustered_share` for a mean p of ``trials`` effective trials in so many clusters."""
+    found = clopper_pearson(p * trials, trials, confidence)
+    agree = clopper_pearson(groups, groups, confidence).low
+    return replace(found, low=min(found.low, agree), high=max(found.high, 1 - agree), groups=groups)
 
 
 def effective_trials(
@@ -227,7 +236,8 @@ def clustered_mean(
         clusters: the cluster of each trial.
         bounds: the least and the greatest possible value of a trial. If all clusters agree, the bootstrap shows no
             spread; with bounds, the interval then contains what the clusters cannot exclude: at most a share
-            z²/(G + z²) of clusters (Wilson, none of G) might be at either bound.
+            z²/(G + z²) of clusters (Wilson, none of G) might be at either bound. A cluster that differs never narrows it: while fewer
+            than :data:`FEW` clusters differ from the commonest value, it also contains the interval of G clusters with that value.
 
     Raises:
         ValueError: no trials, or lengths that differ.
@@ -237,19 +247,20 @@ def clustered_mean(
     groups = len(counts)
     if groups < 2:
         return Interval(estimate, -math.inf, math.inf)
-    means = sums[:, 0] / counts
-    if np.ptp(means) <= 1e-12:
-        if bounds is None:
-            return Interval(estimate, estimate, estimate, groups - 1)
+    means = np.round(sums[:, 0] / counts, 12)  # rounding errors must not make equal clusters differ
+    common, times = max(zip(*np.unique(means, return_counts=True)), key=lambda one: one[1])
+    low = high = estimate
+    if times < groups:
+        draws = _draws(groups, resamples)
+        drawn = (draws @ sums[:, 0]) / (draws @ counts)
+        level = expanded_level(groups)
+        ends = np.quantile(drawn, [level, 1 - level])
+        low, high = min(float(ends[0]), estimate), max(float(ends[1]), estimate)
+    if bounds is not None and groups - times < FEW:
         share = _z(CONFIDENCE) ** 2 / (groups + _z(CONFIDENCE) ** 2)
-        low, high = bounds
-        ends = estimate - share * (estimate - low), estimate + share * (high - estimate)
-        return Interval(estimate, *ends, groups - 1)
-    draws = _draws(groups, resamples)
-    drawn = (draws @ sums[:, 0]) / (draws @ counts)
-    level = expanded_level(groups)
-    low, high = np.quantile(drawn, [level, 1 - level])
-    return Interval(estimate, min(float(low), estimate), max(float(high), estimate), groups - 1)
+        low = min(low, float(common - share * (common - bounds[0])))
+        high = max(high, float(common + share * (bounds[1] - common)))
+    return Interval(estimate, low, high, groups - 1)
 
 
 def crossed_mean(values: Sequence[float], rows: Sequence[Hashable], columns: Sequence[Hashable]) -> Interval:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from relearn.report.statistics import CONFIDENCE, Interval, clopper_pearson, stepped, t_quantile
+from relearn.report.statistics import CONFIDENCE, Interval, clopper_pearson, share_of, stepped, t_quantile
 from relearn.report.views.names import plural
 
 #: from weak to strong; a claim about several comparisons gets its weakest verdict
@@ -126,7 +126,10 @@ def widened(interval: Interval, among: int, ratio: bool = False) -> Interval:
     if interval.steps:
         return stepped(middle, interval.steps, interval.freedom, 1 - 2 * tail / among)
     if interval.trials:
-        found = clopper_pearson(middle * interval.trials, interval.trials, 1 - 2 * tail / among)
+        wider = 1 - 2 * tail / among
+        found = clopper_pearson(middle * interval.trials, interval.trials, wider)
+        if interval.groups:
+            found = share_of(middle, interval.trials, interval.groups, wider)
         return replace(found, low=min(found.low, interval.low), high=max(found.high, interval.high))
     factor = t_quantile(1 - tail / among, interval.freedom) / t_quantile(1 - tail, interval.freedom)
     if (

@@ -88,12 +88,12 @@ def _part(
 ) -> Comparison:
     estimate = mean(measured)
     low, high = estimate - errors[0], estimate + errors[1]
-    method = "interval over images"
+    method, freedom = "interval over images", math.inf
     if len(measured.values) > 1:
         seeds = student_mean(list(measured.values.values()))
-        low, high = min(low, seeds.low), max(high, seeds.high)
+        low, high, freedom = min(low, seeds.low), max(high, seeds.high), seeds.freedom
         method += ", widened to Student's over seeds"
-    interval = Interval(estimate, low, high)
+    interval = Interval(estimate, low, high, freedom)
     seeds_of = list(measured.values)
     return comparison(name, interval, side, "fraction", method, (measured,), seeds_of, STEP, decides, notes)
 
