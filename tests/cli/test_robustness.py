@@ -67,6 +67,7 @@ def test_a_checkpoint_of_a_timm_network(
     assert len(val["protocol"]["subset"]) == 64 and val["protocol"]["mask"] == "none"
     assert told["metrics"]["acc_frac"] == right / 36 and "nine_gap_frac" in told["metrics"]
     assert [one["eps"] for one in told["attacks"]] == [1 / 255, 0.03]
+    assert "pgd linf eps 1/255 " in shown and "pgd linf eps 7.65/255 " in shown
     assert told["model"]["parameters_count"] == sum(one.numel() for one in net.parameters())
     with (tmp_path / "sets.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

@@ -1,6 +1,6 @@
 """List scheduling on small graphs whose best schedule is known.
 
-The corrected model: what a forecast rests on, and how its range narrows.
+The corrected model: what a forecast rests on, how its range narrows, and its efficiencies; the memory of a job.
 """
 
 import math
@@ -8,13 +8,15 @@ from dataclasses import replace
 
 import pytest
 
+from relearn.forecast import footprint as sizes
 from relearn.forecast.amount import Amount
-from relearn.forecast.correction import QUANTILE, Correction, Forecast, total
-from relearn.forecast.evidence import Row
+from relearn.forecast.correction import ELSEWHERE, FLOOR, QUANTILE, SHARED, Correction, Forecast, total
+from relearn.forecast.evidence import Row, made_on
+from relearn.forecast.fitting import efficiencies
 from relearn.forecast.machine import Machine
 from relearn.forecast.schedule import schedule
 from relearn.studies.family import Needs
-from relearn.studies.work import Job
+from relearn.studies.work import FORWARD, INPUT, TRAIN, Counts, Job, Pass, Work
 
 
 def graph(edges: dict[str, list[str]], threads: dict[str, int] | None = None) -> list[Job]:
@@ -140,3 +142,68 @@ def test_a_run_in_one_precision_is_evidence_for_the_other() -> None:
     assert found is not None and same is not None
     assert (found.seconds, same.seconds) == (pytest.approx(0.75), 3.0)
     assert found.shared > same.shared
+
+
+def test_two_runs_of_a_scale_are_too_few_for_a_ratio_of_its_own_and_one_for_a_spread() -> None:
+    many = [row("mini", name, 3.0) for name in "abc"]
+    few = [*many[:2], row("small", "d", 30.0), row("small", "e", 30.0)]
+
+    def forecast(rows: list[Row]) -> Forecast | None:
+        return Correction(SLOW, ONES, rows, "mini").of("s", "train", "", "new", Amount(0, 0, 0, 10))
+
+    assert forecast(many) == (pytest.approx(3.0), FLOOR, SHARED, "scale")
+    found = forecast(few)
+    assert found is not None and found[2:] == (ELSEWHERE, "other scales")
+    assert found.seconds == pytest.approx(66 / 4)
+    assert forecast(many[:1]) == (pytest.approx(3.0), ELSEWHERE, ELSEWHERE, "other scales")
+
+
+def test_the_memory_of_a_step_is_the_largest_of_its_runs() -> None:
+    rows = [
+        row("mini", name, 1.0)._replace(memory_mb=mb) for name, mb in (("a", 100), ("b", 300), ("c", 200))
+    ]
+    found = Correction(SLOW, ONES, [*rows, row("small", "d", 1.0)], "mini").memory
+    assert found == {("mini", "s", "train"): 300, ("small", "s", "train"): 100}
+
+
+def test_the_efficiencies_are_those_with_which_the_runs_were_made() -> None:
+    """Of the five terms, and a further one of bfloat16 for convolutions and products together."""
+    true = (2.0, 0.5, 3.0, 1.5, 4.0, 1.7)
+    shape = made_on(row("mini", "a", 1.0))
+    rates = (shape.convolutions, shape.products, shape.bandwidth, shape.calls)
+    rows = []
+    for at, seconds in enumerate([(9, 1, 1, 1), (1, 9, 1, 1), (1, 1, 9, 1), (1, 1, 1, 9), (1, 1, 1, 1)]):
+        amount = Amount(*(share * rate for share, rate in zip(seconds, rates)))
+        for precision in ("fp32", "bf16"):
+            made = row("mini", f"{at}", 1.0)._replace(amount=amount, precision=precision)
+            half = true[5] if precision == "bf16" else 1.0
+            terms = made_on(made).terms(amount)
+            cpu_s = sum(
+                factor * term for factor, term in zip((half * true[0], half * true[1], *true[2:5]), terms)
+            )
+            rows.append(made._replace(cpu_s=cpu_s))
+    short = row("mini", "short", 0.01)._replace(amount=rows[0].amount)  # measures the clock, not the work
+    assert efficiencies([*rows, short]) == pytest.approx(true, rel=1e-3)
+    with pytest.raises(ValueError, match="records: found 5 with a known amount of work, allowed: at least 6"):
+        efficiencies([*rows[:5], short, row("mini", "unknown", 1.0, calls=0)])
+
+
+@pytest.mark.parametrize(
+    ("mode", "bytes_held"),
+    [
+        (FORWARD, 4 * 1e8 + 6 * 1e7 / 20),  # the weights, and what one of the 20 operations moves
+        (INPUT, 4 * 1e8 + 0.4 * 6 * 1e7),  # a backward pass keeps a share of all that is moved
+        (TRAIN, 16 * 1e8 + 0.4 * 6 * 1e7),  # and to train, a weight has a gradient and two moments
+    ],
+)
+def test_memory_is_that_of_the_largest_pass_unless_past_runs_measured_it(
+    monkeypatch: pytest.MonkeyPatch, mode: tuple[float, float], bytes_held: float
+) -> None:
+    large, small = (Counts(moved=1e7, calls=20.0, weights=weights) for weights in (1e8, 1e6))
+    work = Work([Pass(small, 9.0, 6.0, FORWARD), Pass(large, 1.0, 6.0, mode), Pass(small, 1.0, 1.0, FORWARD)])
+    monkeypatch.setattr(sizes, "work_of", lambda job: work)
+    job = replace(graph({"a": []})[0], outputs=("weights.safetensors", "features.safetensors", "trials.csv"))
+    found = sizes.footprint(job, {("small", "s", "a"): 7.0})
+    assert found.memory_mb == pytest.approx(sizes.PROCESS_MB + bytes_held / 1e6)
+    assert found.disk_mb == pytest.approx(400.0, rel=1e-3)  # one file of weights, four bytes each
+    assert sizes.footprint(job, {("mini", "s", "a"): 7.0}).memory_mb == 7.0

@@ -345,6 +345,13 @@ def test_exact_without_overlap_and_the_same_on_one_axis():
     assert exact <= conv_bound(line, (40,), stride=(1,), padding=(1,)) <= 1.01 * exact
 
 
+def test_the_torus_is_that_of_the_padded_image():
+    """Second differences of three pixels have the norm 2 + √2. The torus of five bounds it, that of three does not."""
+    kernel = torch.tensor([[[-1.0, 2.0, -1.0]]], dtype=torch.float64)
+    found = float(conv_bound(kernel, (3,), stride=(1,), padding=(1,)))
+    assert found == pytest.approx(2 - 2 * math.cos(4 * math.pi / 5)) and found >= 2 + math.sqrt(2)
+
+
 def test_depth_wise_kernels_of_equal_entries_have_their_sum():
     weight = torch.full((2, 1, 7, 7), 1 / 7, dtype=torch.float64)
     torch.testing.assert_close(window_bound(weight, (32, 32)), torch.tensor(7.0, dtype=torch.float64))

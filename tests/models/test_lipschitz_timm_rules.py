@@ -225,6 +225,8 @@ def test_shares_ties_and_refusals() -> None:
     correct = torch.tensor([True, True, False])
     assert certified_accuracy(radius, correct, (0.0, 1.0, 2.0)) == pytest.approx([1 / 3, 1 / 3, 0.0])
     assert certified_radius(torch.tensor([[1.0, 0.0]]), 1.0, torch.ones(2, 3)).item() == float("inf")
+    level = torch.tensor([[1.0, 1.0]])  # equal rows do not make a tie safe: the answer is one of two already
+    assert certified_radius(level, 1.0, torch.ones(2, 3)).item() == 0.0
     for wrong in ({"bound": 0.0}, {"bound": 1.0, "weight": torch.ones(3, 2)}):
         with pytest.raises(ValueError, match="allowed: "):
             certified_radius(logits, **wrong)

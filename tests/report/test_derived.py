@@ -120,6 +120,13 @@ def test_a_run_without_the_file_has_no_number(tmp_path):
         assert number(tmp_path, name) is None
 
 
+def test_the_first_metric_that_a_record_has(tmp_path):
+    pretend.write_run(tmp_path, "train_lra", {"task": "text"}, {"ema_acc_frac": 0.75, "acc_frac": 0.5})
+    assert number(tmp_path, "first@ema_acc_frac@acc_frac") == 0.75
+    assert number(tmp_path, "first@best_acc_frac@acc_frac@ema_acc_frac") == 0.5
+    assert number(tmp_path, "first@best_acc_frac@last_acc_frac") is None
+
+
 def test_what_nobody_knows_is_named():
     with pytest.raises(ValueError, match="found quantity slowness@1, allowed: millions, "):
         quantity("benchmark_attention.slowness@1")

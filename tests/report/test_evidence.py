@@ -10,11 +10,11 @@ import pandas
 import pytest
 
 from relearn.report.claims import judge
-from relearn.report.comparisons import Comparison, Finding, paired_difference
+from relearn.report.comparisons import Comparison, Finding, paired_difference, rate
 from relearn.report.quantities import Evidence, Trial
 from relearn.report.runs import Run
 from relearn.report.seeds import Sample, difference, level
-from relearn.report.statistics import Interval, clopper_pearson, student_mean
+from relearn.report.statistics import Interval, clopper_pearson, student_mean, student_mean_of_table
 from relearn.report.verdicts import Above, Below, Within, verdict
 from relearn.runs import run_store
 from relearn.studies.study import all_studies
@@ -138,6 +138,22 @@ def test_with_victims_drawn_an_interval_covers_the_mean_over_victims(spread: flo
     assert len(kept) <= 0.05 * 200 and (len(wrong) > 2 * len(kept) or spread == 0.0)
 
 
+def test_a_share_with_victims_drawn_stays_between_0_and_1() -> None:
+    """One of nine attacks ends otherwise: Student's interval of 3 victims on 3 targets has an end beyond."""
+    for usual in (0.0, 1.0):
+        trials = [
+            Trial(f"victim{row}", 0, target, None, usual if row or target else 1.0 - usual, "run")
+            for row in range(3)
+            for target in range(3)
+        ]
+        found = rate("share", trials, Above(0.5))
+        assert found and found.drawn
+        table = [[one.value for one in trials[3 * row : 3 * row + 3]] for row in range(3)]
+        beyond = student_mean_of_table(table)
+        assert beyond.low < 0.0 or beyond.high > 1.0
+        assert 0.0 <= found.drawn.low <= found.interval.low and found.interval.high <= found.drawn.high <= 1.0
+
+
 def compared(name: str, low: float, high: float, *drawn: float) -> Comparison:
     middle = (low + high) / 2
     return Comparison(
@@ -183,6 +199,10 @@ def test_a_share_of_layers_that_all_agree_counts_seeds_and_an_accuracy_has_stude
     accuracies = [0.7, 0.72, 0.71]
     found = level("accuracy", of(*accuracies), Above(0.6)).interval
     assert found == student_mean(accuracies)
+    for shares in ([0.9, 1.0, 0.98], [0.1, 0.0, 0.02]):  # ends that no share can have are cut
+        inside, ends = level("accuracy", of(*shares), Above(0.6)).interval, student_mean(shares)
+        assert (inside.low, inside.high) == (max(ends.low, 0.0), min(ends.high, 1.0))
+        assert ends.low < 0.0 or ends.high > 1.0
 
 
 def test_two_arms_with_the_same_numbers_are_identical():

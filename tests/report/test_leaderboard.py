@@ -11,7 +11,7 @@ import pytest
 from relearn.report import leaderboard, runs
 from relearn.report.leaderboard import Row
 from relearn.report.quantities import Trial
-from relearn.report.statistics import Interval
+from relearn.report.statistics import Interval, student_mean
 from relearn.studies.study import load
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results/published/mini"
@@ -51,6 +51,9 @@ def test_a_second_run_of_the_same_trials_adds_no_certainty() -> None:
         return leaderboard._interval(trials, None)
 
     assert interval("a", "b") == interval("a")
+    several = [Trial("x", seed, 0, None, 0.1 * seed + more, "") for more in (0.0, 0.4) for seed in range(3)]
+    found, means = leaderboard._interval(several, None), student_mean([0.2, 0.3, 0.4])
+    assert (found.estimate, found.low) == pytest.approx((means.estimate, means.low))
 
 
 @pytest.fixture(scope="module")

@@ -293,6 +293,16 @@ def test_members_of_both_factors_are_drawn():
         crossed_mean([1.0, 2.0], "ab", "a")
 
 
+def test_the_two_factors_are_drawn_independently():
+    """As many rows as columns, each value their difference: with the same draw for both, every mean would be 0."""
+    effects = stats.norm.ppf((np.arange(20) + 0.5) / 20)
+    rows, columns = np.repeat(range(20), 20), np.tile(range(20), 20)
+    found = crossed_mean(effects[rows] - effects[columns], rows, columns)
+    half = stats.t.ppf(0.975, 19) * math.sqrt(2 / 20) * effects.std(ddof=1)
+    assert found.estimate == pytest.approx(0.0, abs=1e-12)
+    assert (found.high, -found.low) == pytest.approx((half, half), rel=0.06)
+
+
 def test_an_interval_over_seeds_and_samples_covers_what_one_over_samples_misses():
     generator = np.random.default_rng(7)
     hits = {"both": 0, "samples": 0}

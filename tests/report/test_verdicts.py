@@ -179,6 +179,23 @@ def test_a_share_is_widened_with_the_least_width_of_its_clusters() -> None:
     )
 
 
+def test_a_share_with_a_lone_failure_is_not_narrowed_to_the_interval_of_independent_trials() -> None:
+    shares, targets = [1.0] * 59 + [0.0], [place // 20 for place in range(60)]
+    alone = clustered_share(shares, targets)
+    assert alone.low == clopper_pearson(3, 3).low  # three targets, however many trials
+    wide = widened(alone, 2)
+    assert wide.low <= alone.low and wide.high >= alone.high
+    mirrored = widened(clustered_share([1 - one for one in shares], targets), 2)
+    assert mirrored.high >= 1 - alone.low and mirrored.low <= 1 - alone.high
+
+
+def test_a_ratio_is_judged_by_the_arms_of_its_logarithm() -> None:
+    """Of two comparisons the arm grows by 14%: from 1.3 to 1.11 as a ratio, and to 0.91 if it were a difference."""
+    ends = Interval(4.0, 1.3, 12.3)
+    assert verdict(Below(1.0), ends, same=1.0, among=2) == "contradicted"
+    assert verdict(Below(1.0), ends, same=0.0, among=2) == "inconclusive"
+
+
 @given(intervals, st.integers(1, 40))
 def test_more_comparisons_only_turn_contradicted_into_inconclusive(interval, among):
     alone, one_of_many = (verdict(Above(0.1), interval, among=count) for count in (1, among))

@@ -51,6 +51,12 @@ def test_what_is_saved_comes_back(tmp_path_factory: pytest.TempPathFactory, stat
     assert same(checkpoint.load(), state)
 
 
+def test_of_many_saves_the_last_comes_back_in_a_new_process_too(tmp_path: Path) -> None:
+    for number in range(7):
+        Checkpoint(tmp_path).save({"step": number})
+        assert Checkpoint(tmp_path).load() == {"step": number}
+
+
 def test_an_optimiser_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     """Whole-number keys and tuples of torch's own state survive; the next step is the same bit by bit."""
 

@@ -148,6 +148,27 @@ def test_a_fingerprint_changes_with_all_that_is_shown(tmp_path: Path) -> None:
     assert seen(path).fingerprint() not in prints | {run.fingerprint()}
 
 
+def test_a_number_of_the_record_is_later_than_the_point_that_it_replaces(tmp_path: Path) -> None:
+    """Of two values at one step MLflow shows the later one; the clock of the record may be behind that of the curve."""
+    path = tmp_path / "spool" / "run.jsonl"
+    writer = spool.Spool(path)
+    writer.begin(START, fresh=True)
+    writer.metrics(2, {"loss": 1.0})
+    writer.metrics(3, {"loss": 0.5})
+    run = seen(path)
+    assert run.story
+    last = int(run.story.points["loss", 3][0] * 1000)
+
+    def written(value: float, end_ms: int) -> list[tuple[str, float, int, int]]:
+        done = dataclasses.replace(run, finals={"loss": value}, record_sha="a", end_ms=end_ms)
+        found = points.batches({PREFIX + "intent": "0"}, done)
+        return [point for batch in found for point in batch.points][2:]  # behind the curve's two
+
+    assert written(0.25, last - 1000) == [("loss", 0.25, last + 1, 3)]
+    assert written(0.25, last + 1000) == [("loss", 0.25, last + 1000, 3)]
+    assert written(0.5, last + 1000) == []  # the curve ends with it
+
+
 def test_several_passes_are_counted_together():
     first = tracked.Summary(created=3, updated=1, problems=["gone since"], statuses={"RUNNING": 3})
     last = tracked.Summary(updated=2, unchanged=3, statuses={"FINISHED": 3})

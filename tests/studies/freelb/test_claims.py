@@ -137,6 +137,16 @@ def test_to_be_ahead_of_networks_that_have_not_learned_says_nothing(tmp_path):
     assert judged(tmp_path / "b", "freelb_beats_pgd").verdict == "contradicted"
 
 
+def test_a_rival_of_which_half_the_trainings_learned_has_not_learned(tmp_path):
+    pretend.several(tmp_path, "rte", vanilla=[0.9] * 4, freelb=[0.8] * 4)
+    for method in ("pgd", "free_at"):
+        for seed in range(4):
+            outcome = "not_converged" if seed < 2 else "ok"
+            pretend.finetune(tmp_path, "rte", method, 0.5, seed=seed, outcome=outcome)
+    claim = judged(tmp_path, "freelb_beats_pgd")
+    assert claim.verdict == "underpowered" and claim.numbers_say == "reproduced"
+
+
 def test_a_collapsed_freelb_is_behind_its_rivals(tmp_path):
     pretend.several(tmp_path, "rte", vanilla=0.9, pgd=0.8, free_at=0.7, freelb_fresh=0.75, yopo_3=0.8)
     collapsed(tmp_path, "rte", "freelb")

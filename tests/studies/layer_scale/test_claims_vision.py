@@ -152,6 +152,20 @@ def test_accuracy_is_the_last_and_of_a_diverged_run_its_best_before(tmp_path):
     assert judged(tmp_path, "trains_without_warmup").main.interval.estimate == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize(("kept_by_all", "gap"), [(True, -0.1), (False, 0.2)])
+def test_accuracies_are_of_the_averaged_weights_only_if_all_trainings_keep_them(tmp_path, kept_by_all, gap):
+    labels = {"suite": "ablation", "variant": "warmup"}
+    for seed in SEEDS:
+        pretend.ablation(tmp_path, "base", 0.7, seed=seed, metrics={"ema_acc_frac": 0.5 + NOISE[seed]})
+        metrics = {"acc_frac": 0.5 - NOISE[seed], "accbest_frac": 0.6, "train_loss_nats": 1.0}
+        if seed or kept_by_all:
+            metrics["ema_acc_frac"] = 0.6 + NOISE[seed]
+        more = {"place": "ablation/warmup", "seed": seed, "settings": pretend.WIDE}
+        pretend.write_run(tmp_path, "train_vision", labels, metrics, study="lipsformer", **more)
+    found = judged(tmp_path, "trains_without_warmup").main.interval.estimate
+    assert found == pytest.approx(gap + (0 if kept_by_all else np.mean(NOISE)))
+
+
 @pytest.mark.parametrize(
     ("layer_norm", "no_norm", "word"),
     [

@@ -51,8 +51,9 @@ def test_same_settings_and_seed_give_the_same_bits(chain):
 # split_overlap: a range of each class's pre-training images, everything else untouched, statistics of what is left.
 
 
-@pytest.mark.parametrize(("start", "stop"), [(0.0, 0.5), (0.25, 0.75), (0.5, 1.0)])
+@pytest.mark.parametrize(("start", "stop"), [(0.0, 0.5), (0.25, 0.75), (0.29, 1.0)])
 def test_the_range_of_each_class_by_hand(chain, start, stop):
+    """Of 40 images; 0.29 of them are 11.6, rounded to the nearest number."""
     name = f"subset-{start}"
     chain.step("split_overlap", name, {"start": start, "stop": stop}, data="prepare/data.safetensors")
     whole = load_prepared(chain.path("prepare/data.safetensors"))
@@ -60,7 +61,7 @@ def test_the_range_of_each_class_by_hand(chain, start, stop):
     images, labels = whole.pretrain()
     for label in range(10):
         own = images[labels == label]
-        wanted = own[int(40 * start) : int(40 * stop)]
+        wanted = own[round(40 * start) : round(40 * stop)]
         assert torch.equal(part.pretrain()[0][part.pretrain()[1] == label], wanted)
     kept = part.pretrain()[0].double() / 255
     assert torch.allclose(part.mean.double(), kept.mean((0, 2, 3)), atol=1e-6)
