@@ -167,7 +167,9 @@ def test_a_share_is_widened_to_its_exact_interval(successes: int) -> None:
     """The normal quantiles would end at 23.5% for none of 20 at eight comparisons, the exact interval at 25.1%."""
     wide = widened(clustered_share([1.0] * successes + [0.0] * (20 - successes), range(20)), 8)
     exact = clopper_pearson(successes, 20, 1 - 0.05 / 8)
-    assert (wide.estimate, wide.low, wide.high) == pytest.approx((exact.estimate, exact.low, exact.high), abs=1e-12)
+    assert (wide.estimate, wide.low, wide.high) == pytest.approx(
+        (exact.estimate, exact.low, exact.high), abs=1e-12
+    )
 
 
 def test_a_share_is_widened_with_the_least_width_of_its_clusters() -> None:

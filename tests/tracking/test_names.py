@@ -144,3 +144,10 @@ def test_a_command_that_no_note_can_hold_is_not_cut() -> None:
     """MLflow would show the first half of it, and half a command must not be pasted."""
     text = tracked.note({**WHAT, "settings": {"text": "x" * 6000}}, Path("out"))
     assert "`" not in text and text.endswith("its settings and inputs are in record.json.")
+
+
+def test_a_unit_is_added_once_and_a_plural_is_none() -> None:
+    assert names.with_unit("t/epochs", "seconds") == "t/epochs_s"
+    assert names.with_unit("t/time_s", "seconds") == "t/time_s"
+    assert names.with_unit("t/images_per_s", "images_per_second") == "t/images_per_s"
+    assert names.with_unit("test_accuracy", "fraction") == "test_accuracy_frac"

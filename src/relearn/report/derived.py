@@ -83,7 +83,7 @@ def _count(run: Run, arguments: list[str], *, column: str, over: float) -> float
     values = [
         row[column]
         for row in rows_of(run, "counts.csv", model=model)
-        if row[column] is not None and (not place or str(row["task_or_input"]).split()[0] == place[0])
+        if row[column] is not None and (not place or str(row["task_or_input"]).split()[:1] == place[:1])
     ]
     return float(values[0]) / over if values else None
 

@@ -146,12 +146,11 @@ def markdown(params: Mapping[str, Any], published: Published, others: Sequence[M
     lines = [f"# Deviations from the published settings, scale {scale}", ""]
     if rows:
         lines += [
-            f"{len(rows)} values differ from params/paper.yaml.",
+            f"{len(rows)} values differ from params/paper.yaml. Keys go on from those in the headings.",
             "",
-            "| key | here | published | source of the published value |",
-            "|---|---|---|---|",
-            *(pipes(row.key, yaml_value(row.value), yaml_value(row.published), row.source) for row in rows),
         ]
+        cells = {row.key: (yaml_value(row.value), yaml_value(row.published), row.source) for row in rows}
+        lines += _grouped(cells, "key", "here", "published", "source of the published value")
     else:
         lines.append(f"None: all {len(published.values)} values are those of params/paper.yaml.")
     if others:
@@ -173,9 +172,22 @@ def markdown(params: Mapping[str, Any], published: Published, others: Sequence[M
         values = _leaves(params)
         for key, value in list(values.items()):
             values |= {f"{key}[{name}]": SET for name in _items(value) or ()}
-        lines += ["", "## Values that the papers do not state", "", "| key | here | note |", "|---|---|---|"]
-        lines += [pipes(key, yaml_value(values.get(key, ABSENT)), source) for key, source in ours.items()]
-    return "\n".join(lines) + "\n"
+        lines += ["", "## Values that the papers do not state", ""]
+        notes = {key: (yaml_value(values.get(key, ABSENT)), source) for key, source in ours.items()}
+        lines += _grouped(notes, "key", "here", "note")
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _grouped(cells: Mapping[str, Sequence[str]], *head: str) -> Iterator[str]:
+    """A table for each section of a study, such as ``poisoning.craft``, whose rows have the rest of their keys."""
+    groups: dict[str, list[str]] = {}
+    for key, row in cells.items():
+        study, _, rest = key.partition(".")
+        section, dot, own = rest.partition(".")
+        above = f"{study}.{section}" if dot else study
+        groups.setdefault(above, []).append(pipes(own if dot else rest or key, *row))
+    for above, rows in groups.items():
+        yield from (f"### {above}", "", pipes(*head), "|---" * len(head) + "|", *rows, "")
 
 
 def yaml_value(value: Any) -> str:

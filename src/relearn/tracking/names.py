@@ -88,7 +88,10 @@ def with_unit(name: str, unit: str) -> str:
     """The name with its unit as a suffix, added only once: ``test_accuracy``, ``fraction`` → ``test_accuracy_frac``."""
     unit = unit.removesuffix("_fine")
     ending = UNITS.get(unit, unit)
-    return allowed_name(name if not ending or name.endswith((ending, unit)) else f"{name}_{ending}")
+    there = name in (ending, unit) or name.endswith(
+        tuple(f"{mark}{one}" for mark in "_/ " for one in (ending, unit))
+    )
+    return allowed_name(name if not ending or there else f"{name}_{ending}")
 
 
 def cells(numbers: Mapping[tuple[str, str, str, str], tuple[float, float, float | None]]) -> dict[str, float]:

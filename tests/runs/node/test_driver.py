@@ -174,7 +174,10 @@ def test_jobs_share_devices_as_far_as_slots_cores_and_memory_reach() -> None:
     assert card.room_for(
         job_at("huge", mem_mb=50_000), [cpu]
     )  # the forecast may be too high: alone it may try
-    assert Machine(16, 3, (10_000, 10_000)).room_for(large, [small] * 5)
+    cards, half = Machine(16, 3, (10_000, 10_000)), job_at("half", mem_mb=5900)
+    assert cards.room_for(large, [large]) and not cards.room_for(large, [large] * 2)
+    assert cards.room_for(half, [half])
+    assert not cards.room_for(half, [half] * 2)  # 17,700 of 20,000 MB, but two of them on one card
 
 
 def test_a_device_by_its_number_is_one_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,10 +72,15 @@ class Published:
 
     @cached_property
     def deviations(self) -> list[tuple[str, ...]]:
-        """Key, value here, published value and source of each row of deviations.md."""
+        """Key, value here, published value and source of each row of deviations.md, whose headings begin the keys."""
         path = self.folder / "deviations.md"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        return [cells for cells in map(_cells, lines) if len(cells) == 4 and "." in cells[0]]
+        found, above = [], ""
+        for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+            if line.startswith("#"):
+                above = line.removeprefix("### ")
+            elif len(cells := _cells(line)) == 4 and cells[0] != "key" and set(cells[0]) != {"-"}:
+                found.append((cells[0] if cells[0] == above else f"{above}.{cells[0]}", *cells[1:]))
+        return found
 
     @cached_property
     def plotted(self) -> dict[str, bytes]:
