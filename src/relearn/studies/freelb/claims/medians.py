@@ -9,6 +9,7 @@ so coarse that the bootstrap shows no spread although the seeds differ.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -72,14 +73,14 @@ def paired_note(apart: np.ndarray, unit: str) -> str:
     """Summary of the paired differences, with the sign test that seeds are as often above as below, equal ones left out:
     ``paired by seed: mean -0.34 points, higher in 2 of 5, lower in 3 (two-sided sign test: p = 1)``. It decides nothing.
     """
-    from scipy.stats import binom
-
     factor, word = (100.0, " points") if unit == "fraction" else (1.0, f" {unit}")
     higher, lower = int((apart > 0).sum()), int((apart < 0).sum())
     if not higher + lower:
         return f"identical in {len(apart)} of {len(apart)} seeds"
     mean = f"{factor * float(apart.mean()):+.3g}{word}"
-    share = min(1.0, 2 * float(binom.cdf(min(higher, lower), higher + lower, 0.5)))
+    differing = higher + lower
+    below = sum(math.comb(differing, count) for count in range(min(higher, lower) + 1))
+    share = min(1.0, 2 * below / 2**differing)
     return (
         f"paired by seed: mean {mean}, higher in {higher} of {len(apart)}, lower in {lower}"
         f" (two-sided sign test: p = {share:.2g})"
