@@ -6,11 +6,21 @@ The corrected model: what a forecast rests on, how its range narrows, and its ef
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from relearn.forecast import footprint as sizes
 from relearn.forecast.amount import Amount
-from relearn.forecast.correction import ELSEWHERE, FLOOR, QUANTILE, SHARED, Correction, Forecast, total
+from relearn.forecast.correction import (
+    ELSEWHERE,
+    FLOOR,
+    QUANTILE,
+    SHARED,
+    Correction,
+    Forecast,
+    _log_spread,
+    total,
+)
 from relearn.forecast.evidence import Row, made_on
 from relearn.forecast.fitting import efficiencies
 from relearn.forecast.machine import Machine
@@ -207,3 +217,16 @@ def test_memory_is_that_of_the_largest_pass_unless_past_runs_measured_it(
     assert found.memory_mb == pytest.approx(sizes.PROCESS_MB + bytes_held / 1e6)
     assert found.disk_mb == pytest.approx(400.0, rel=1e-3)  # one file of weights, four bytes each
     assert sizes.footprint(job, {("mini", "s", "a"): 7.0}).memory_mb == 7.0
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 20])
+def test_the_range_from_few_records_contains_a_further_one_in_four_of_five_cases(count: int) -> None:
+    """The plain standard deviation of three records contains a further one in two of three cases."""
+    rng = np.random.default_rng(3)
+    logs = rng.normal(0.0, 0.5, (4000, count + 1))
+    middle, further = logs[:, :-1].mean(axis=1), logs[:, -1]
+    spreads = np.array([_log_spread(list(np.exp(one))) for one in logs[:, :-1]])
+    plain = logs[:, :-1].std(axis=1, ddof=1)
+    inside, before = (np.mean(np.abs(further - middle) <= QUANTILE * one) for one in (spreads, plain))
+    assert inside == pytest.approx(0.8, abs=0.025)
+    assert before < 0.68 or count > 3
