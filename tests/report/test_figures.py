@@ -13,14 +13,15 @@ from PIL import Image
 
 from relearn.report import classified, figures
 from relearn.report.artefacts import Artefact
-from relearn.report.figures import claims_forest, foot, panels, picture, style
+from relearn.report.figures import claims_forest, foot, over_seeds, panels, picture, style
 from relearn.report.figures.style import SMALL, WIDTH, apply_style, chance_line, empty_figure, in_percent
 from relearn.report.quantities import Evidence
 from relearn.report.views.names import plural
 from relearn.studies.study import all_studies
 
+from ..studies.l2_attention import fake_records as language
 from . import fake_vision as pretend
-from .conftest import every_artefact, evidence_of
+from .conftest import RENDERERS, every_artefact, evidence_of
 
 BARS = "bands: lowest to highest seed"
 
@@ -110,7 +111,10 @@ def test_the_chance_level_is_given_if_points_have_one(figure: Artefact) -> None:
 def test_panels_that_were_not_run_and_own_rows_of_the_caption_are_named() -> None:
     profile = every_artefact()["zhu2022.fig4.1"]
     some = [{"panel": one.id, "series": row.id} for one in profile.columns[:4] for row in profile.rows]
-    assert figures.missing(profile, some, Evidence([])) == ["ResNet-50, BN", "ResNet-50, linear"]
+    assert figures.missing(profile, some, Evidence([])) == [
+        "ResNet-50 with BN: BN weights",
+        "ResNet-50 with BN: conv. and linear weights",
+    ]
     bars = every_artefact()["zhu2022.fig2.7"]
     drawn = [{"series": row.id, "source": "measured", "status": "measured"} for row in bars.rows[:2]]
     gone = [{"series": row.id, "source": "measured", "status": "not_run"} for row in bars.rows[2:]]
@@ -123,6 +127,89 @@ def test_panels_that_were_not_run_and_own_rows_of_the_caption_are_named() -> Non
     own = [{"panel": row.id, "series": 1} for row in curves.rows[1:]]
     lines = [*own, {"panel": curves.rows[0].id, "series": "paper"}]
     assert figures.missing(curves, lines, Evidence([])) == [curves.rows[0].title]
+
+
+def test_columns_that_only_some_rows_lack_are_named_with_these_rows(tmp_path: Path) -> None:
+    for attention, layers in (("dp", 1), ("l2", 1), ("contractive", 1), ("contractive", 14)):
+        language.language(tmp_path, attention, layers, 1.0)
+    curves = every_artefact()["kim2020.fig4"]
+    drawn = [{"panel": row.id, "series": 1} for row in curves.rows if row.id in ("dp", "l2", "contractive")]
+    assert figures.missing(curves, drawn, evidence_of(tmp_path)) == [
+        *("LSTM", "Tied L2", "2, 3, 4, 5 layers (DP, L2)"),
+        "2, 3, 4, 5, 6, 8, 10, 12 layers (Contractive L2)",
+    ]
+
+
+def test_a_mean_of_three_seeds_has_an_interval_and_one_of_two_their_range() -> None:
+    assert over_seeds.spread([0.3]) == (0.3, 0.3, 0.3, 1)
+    assert over_seeds.spread([0.2, 0.4]) == (pytest.approx(0.3), 0.2, 0.4, 2)
+    half = 4.302653 * 0.1 / 3**0.5
+    assert over_seeds.spread([0.1, 0.2, 0.3]) == (
+        *(pytest.approx(0.2), pytest.approx(0.2 - half), pytest.approx(0.2 + half)),
+        3,
+    )
+    assert over_seeds.spread([0.1, 0.2, 0.3], 0.0, 0.25)[1:3] == (0.0, 0.25)  # a share is in [0, 1]
+    assert over_seeds.spread([0.5] * 4) == (0.5, 0.5, 0.5, 4)
+    many = over_seeds.spread([0.1, 0.2, 0.3] * 10)
+    assert many[2] - many[1] < 0.3 * 2 * half  # a range would be as wide as before
+
+
+def test_the_line_says_whether_bands_are_intervals_or_ranges(figure: Artefact) -> None:
+    interval = "Student's 95% interval of the mean over seeds"
+    for seeds, said in (
+        ((1, 2), "bands: lowest to highest seed"),
+        ((1, 3, 5), f"bands: {interval}"),
+        ((2, 3), f"bands: {interval}, with 2 seeds the lowest to highest seed"),
+    ):
+        assert over_seeds.bands(figure, [point(n, 0.4, 0.6) for n in seeds]) == said
+    hatched = over_seeds.hatched_bands(figure, [point(3, 0.4, 0.6)])
+    assert hatched == f"bands: {interval}, hatched around dashed lines"
+
+
+def test_a_band_that_reaches_0_ends_at_the_lower_edge_of_a_log_axis() -> None:
+    ends = [{**point(3, low, 5.0), "value": 2.0, "x": x} for x, low in enumerate((-1.0, 1.5))]
+    assert over_seeds.edges(ends) == (1.0, 7.5)
+    assert over_seeds.log_bands(ends, lambda _: 0).endswith(", cut at the lower edge")
+    assert over_seeds.log_bands(ends[1:], lambda _: 0).endswith("over seeds")
+    axes = empty_figure(3.0).subplots()
+    axes.set_yscale("log", nonpositive="mask")
+    axes.set_ylim(over_seeds.edges(ends))
+    style.band(axes, ends, "x", "red")
+    corners = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert corners.min() == 1.0 and np.isfinite(corners).all()
+
+
+def test_a_legend_counts_seeds_if_its_lines_have_different_numbers() -> None:
+    both = [{"series": name, **point(seeds, 0, 1)} for name, seeds in (("a", 3), ("b", 3))]
+    assert over_seeds.numbers(both)["a"] == ""
+    more = over_seeds.numbers([*both, {"series": "b", **point(5, 0, 1)}])
+    assert (more["a"], more["b"], more["none"]) == (" (n = 3)", " (n = 3 to 5)", "")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        *((10, 2e4, ["10", "100", "1000", "10000"]), (50, 2e5, ["1e2", "1e3", "1e4", "1e5"])),
+        (2e-5, 0.5, ["1e-4", "1e-3", "1e-2", "1e-1"]),
+    ],
+)
+def test_a_log_axis_has_one_notation(low: float, high: float, said: list[str]) -> None:
+    axes = empty_figure(3.0).subplots()
+    axes.set(yscale="log", ylim=(low, high))
+    style.few_numbers(axes.yaxis)
+    axes.figure.draw_without_rendering()
+    texts = [(label.get_position()[1], label.get_text()) for label in axes.get_yticklabels()]
+    assert [text for at, text in texts if low <= at <= high] == said
+
+
+def test_words_of_a_renderer_may_depend_on_its_points(
+    figure: Artefact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = import_module(RENDERERS[str(figure.renderer)])
+    monkeypatch.setattr(module, "points", lambda *_: [point(3, 0.4, 0.6)])
+    monkeypatch.setattr(module, "NOTE", lambda _, points: f"{len(points)} point", raising=False)
+    told = figures.prepare(figure, Evidence([]), RENDERERS).text
+    assert told.startswith("3 seeds; bands: Student's 95% interval of the mean over seeds; 1 point; ")
 
 
 def test_bands_of_one_colour_differ_in_their_filling() -> None:

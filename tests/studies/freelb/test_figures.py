@@ -36,8 +36,9 @@ def test_a_point_a_seed_and_their_mean(whole):
     images = [p for p in found if p["panel"] == "images"]
     assert len(images) == 4 * (3 + 1)
     (mean,) = [p for p in images if p["series"] == "freelb" and p["seed"] is None]
-    assert (mean["x"], mean["x_low"], mean["x_high"]) == pytest.approx((0.91, 0.9, 0.92))
-    assert (mean["y"], mean["y_low"], mean["y_high"]) == pytest.approx((0.61, 0.6, 0.62))
+    half = 4.302653 * 0.01 / 3**0.5  # Student's t with 2 degrees of freedom
+    assert (mean["x"], mean["x_low"], mean["x_high"]) == pytest.approx((0.91, 0.91 - half, 0.91 + half))
+    assert (mean["y"], mean["y_low"], mean["y_high"]) == pytest.approx((0.61, 0.61 - half, 0.61 + half))
     assert mean["seeds"] == 3 and len(mean["runs"].split()) == 3
 
 
@@ -48,6 +49,22 @@ def test_changes_are_against_vanilla_training_of_the_same_seed(whole):
     changes = {p["series"]: p["x"] for p in texts if p["place"] == "imdb" and p["seed"] == 2}
     assert changes == pytest.approx({"pgd": 0.01, "free_at": -0.02, "freelb": 0.03})
     assert {(p["place"], p["counts"]) for p in texts} == {("cola", 0), ("imdb", 1)}
+
+
+def test_a_score_on_held_out_samples_is_shown_where_there_is_one(tmp_path):
+    for method, apart in (("vanilla", 0.7), ("freelb", 0.72)):
+        for seed in range(3):
+            labels = {"encoder": "roberta", "task": "imdb", "method": method}
+            metrics = {"score_frac": 0.9, "held_out_score_frac": apart, "majority_frac": 0.5}
+            pretend.write_run(tmp_path, step="finetune", labels=labels, metrics=metrics, files={}, seed=seed)
+    pretend.several(tmp_path, "cola", vanilla=0.5, freelb=0.6)
+    points = points_of(evidence_of(tmp_path))
+    changes = {(p["place"], p["held_out"]): p["x"] for p in points if p["seed"] == 0}
+    assert changes == pytest.approx({("cola", 0): 0.1, ("imdb", 1): 0.02})
+    (axes,) = clean_robust.draw(FIGURE, points).axes
+    assert axes.get_xlabel().startswith("Held-out score minus")
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["CoLA\n(dev)", "IMDb"]
+    assert clean_robust.BARS(FIGURE, points) == "whiskers: Student's 95% interval of the mean over seeds"
 
 
 def test_a_seed_without_vanilla_training_has_no_change(tmp_path):

@@ -83,6 +83,18 @@ def test_a_profile_is_of_one_kind_of_tensor_from_shallow_to_deep(tmp_path):
     assert not profile("zhu2022.fig4.4", known, "VGG-19-BN/linear/weight_abs_mean", "gradinit")
 
 
+@pytest.mark.parametrize("name", ["zhu2022.fig4.1", *(f"zhu2022.fig4.{n}" for n in range(4, 9))])
+def test_a_panel_names_its_network_and_its_weights(name):
+    for column in FIGURES[name].columns:
+        network, kind, _ = column.id.split("/")
+        named, _, weights = column.title.partition(": ")
+        assert named.split()[0] in network and named.endswith(
+            "with BN" if network.endswith("-BN") else "without BN"
+        )
+        assert column.where == {"network": network} and column.panel["kind"] == kind
+        assert weights == {"norm": "BN weights", "linear": "conv. and linear weights"}[kind]
+
+
 def test_a_layer_without_a_number_keeps_its_place(tmp_path):
     rows = pretend.layers("VGG-19", False)
     rows[1]["gradient_std"] = None

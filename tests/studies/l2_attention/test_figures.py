@@ -249,6 +249,24 @@ def test_floors_and_the_papers_lstm_are_lines(l2_attention, tmp_path):
     assert [line.get_ydata()[0] for line in lstm.get_lines()] == [1.0]
 
 
+def test_the_line_of_a_panel_without_curves_does_not_stretch_the_axis(tmp_path):
+    pretend.language(tmp_path, "dp", 2, 1.5)  # near enough to the paper's LSTM, had that panel a curve
+    known = evidence_of(tmp_path)
+    assert drawn_of("kim2020.fig4", known).axes[0].get_ylim()[0] > 1.1
+    pretend.language(tmp_path, "lstm", 2, 1.5)
+    assert drawn_of("kim2020.fig4", evidence_of(tmp_path)).axes[0].get_ylim()[0] < 1.0
+
+
+def test_the_axis_says_whose_nll_it_shows(tmp_path):
+    pretend.language(tmp_path, "dp", 2, 1.5)
+    pretend.language(tmp_path, "dp", 2, 1.5, recipe=pretend.CONSTANT)
+    said = [
+        drawn_of(f"kim2020.fig{n}", evidence_of(tmp_path)).axes[0].get_ylabel().partition(",")[0]
+        for n in (4, 11)
+    ]
+    assert said == ["Test NLL", "Training NLL"]
+
+
 def test_a_depth_has_one_colour_in_all_panels(l2_attention):
     drawn = drawn_of("kim2020.fig11", l2_attention)
     colours = [

@@ -28,7 +28,8 @@ def test_every_published_number_stands_in_exactly_one_cell(name, tmp_path):
     values = TABLES[name].published["paper"].values()
     # what the paper did not run is no cell; that a model did not converge is a result
     assert sorted(map(repr, shown)) == sorted(repr(v) for v in values if v.outcome != "not_reported")
-    assert not any(cell.printed for cell in cells if not cell.row.in_grid)
+    ours = [value for cell in cells if not cell.row.in_grid for value in cell.printed.values()]
+    assert all(value.note.startswith("derived: ") for value in ours)
 
 
 @pytest.mark.parametrize("name", DEFINED)
@@ -53,6 +54,20 @@ def test_numbers_stand_beside_those_of_their_attention_and_depth(l2_attention):
     assert seconds["l2_tied", "4/epoch"].mean == pytest.approx(20 * 5 * 1.04)
     assert seconds["l2_tied_ratio", "4/ratio"].mean == pytest.approx(1.04)
     assert seconds["l2_tied", "4/ratio"].status == "not_applicable"
+
+
+def test_times_over_dp_are_quotients_of_the_printed_seconds(l2_attention):
+    cells = cells_of("kim2020.table1", l2_attention)
+    over = {name: one for name, one in cells.items() if name[0].endswith("_ratio") and one.published}
+    assert len(over) == 3 * 5
+    for (row, column), one in over.items():
+        at = column.replace("ratio", "epoch")
+        printed = [cells[name, at].published["paper"] for name in (row.removesuffix("_ratio"), "dp")]
+        assert one.published["paper"] == pytest.approx(printed[0] / printed[1], abs=0.005)
+        assert "derived" in one.row.note
+    assert [row.id for row in TABLES["kim2020.table1"].rows][:3] == list(
+        dict.fromkeys(row for row, _ in over)
+    )
 
 
 def test_blank_cells_of_the_paper_say_why(l2_attention):

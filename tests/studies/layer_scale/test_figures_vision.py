@@ -6,6 +6,8 @@ import math
 import pytest
 from matplotlib.colors import to_rgb
 
+from relearn.studies.lipsformer.figures import alphas
+
 from ...report import fake_vision as pretend
 from ...report.conftest import chapter, evidence_of
 from ...report.drawn import (
@@ -103,6 +105,13 @@ def test_alphas_of_a_stage_with_their_spread_after_each_epoch(tmp_path):
     assert [p["std"] for p in found] == pytest.approx([2 * row["alpha_std"] for row in wanted])
     drawn = drawn_of("qi2023.fig5", evidence_of(tmp_path))
     assert labels(drawn) == [f"Stage {n}" for n in (1, 2, 3, 4)] and len(drawn.axes) == 1
+
+
+def test_the_line_names_bars_or_lines_by_the_number_of_epochs():
+    artefact = FIGURES["qi2023.fig5"]
+    for epochs, said in ((alphas.FEW, "bars"), (alphas.FEW + 1, "thin lines")):
+        points = [{"panel": "a", "series": "1", "epoch": epoch} for epoch in range(epochs)]
+        assert alphas.BARS(artefact, points) == f"{said}: mean ± standard deviation of |α| within a stage"
 
 
 def test_a_network_without_alphas_is_not_shown(tmp_path):

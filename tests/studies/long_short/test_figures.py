@@ -13,6 +13,7 @@ from ...report.drawn import (
     check_figure,
     drawn_of,
     labels,
+    module_of,
     points_of,
     words,
 )
@@ -131,6 +132,20 @@ def test_cost_by_attention_batch_and_length(tmp_path):
     drawn = drawn_of("zhu2022.fig5.5", evidence_of(tmp_path))
     assert labels(drawn) == ["Full attention", "Transformer-LS", "Batch 2", "Batch 8"]
     assert all(axes.get_xscale() == axes.get_yscale() == "log" for axes in drawn.axes)
+
+
+def test_the_line_says_where_the_settings_stop_full_attention(tmp_path):
+    artefact = FIGURES["zhu2022.fig5.5"]
+    more = {"lengths": [1024, 4096, 8192], "longest": {"full": 2048}}
+    pretend.curve(tmp_path / "a", lengths=(1024, 2048), settings=more)
+    said = "full attention: up to 2,048 by choice; slope: longer half of each line; the paper: up to 14,336"
+    assert (
+        module_of("zhu2022.fig5.5").NOTE(artefact, points_of("zhu2022.fig5.5", evidence_of(tmp_path / "a")))
+        == said
+    )
+    pretend.curve(tmp_path / "b", lengths=(1024, 2048), settings={"lengths": [1024, 2048]})
+    free = points_of("zhu2022.fig5.5", evidence_of(tmp_path / "b"))
+    assert module_of("zhu2022.fig5.5").NOTE(artefact, free) == "slope: longer half of each line"
 
 
 def test_what_a_machine_has_no_memory_for_is_left_out(tmp_path):

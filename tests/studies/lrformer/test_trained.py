@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.collections import LineCollection
 from matplotlib.patches import StepPatch
 from scipy import stats
 
 from relearn.report import claims, coverage, grid, table
+from relearn.report.statistics import wilson
 from relearn.studies import parameters
 from relearn.studies.lrformer.claims import PREDICATES
 from relearn.studies.lrformer.figures import entropy_distance, entropy_histograms, reliability
@@ -263,7 +265,7 @@ def test_histograms_are_shares_that_add_up_and_are_drawn(tmp_path):
     assert [t.get_text() for t in drawn.legends[0].get_texts()] == ["Test images", "SVHN"]
 
 
-def test_reliability_pools_the_seeds_by_samples(tmp_path):
+def test_reliability_is_of_one_seeds_images_with_less_than_three_seeds(tmp_path):
     rows = [
         [{"bin": 0, "samples": 10, "confidence": 0.3, "accuracy": 0.2},
          {"bin": 1, "samples": 0, "confidence": None, "accuracy": None},
@@ -287,12 +289,35 @@ def test_reliability_pools_the_seeds_by_samples(tmp_path):
     assert [(p["panel"], p["series"], p["bin"]) for p in found] == [
         ("depth6", "lrsa_gp", at) for at in (0, 1, 2)
     ]
-    assert [p["accuracy"] for p in found] == pytest.approx([0.5, 1.0, (800 + 863.1) / 1959])
-    assert found[0]["confidence"] == pytest.approx(0.315)
+    assert [p["accuracy"] for p in found] == pytest.approx([0.4, 1.0, 0.85])
+    assert found[0]["confidence"] == pytest.approx(0.31)
+    ends = wilson(0.4 * 20, 20)  # each seed has about 20 samples in the bin
+    assert (found[0]["low"], found[0]["high"]) == pytest.approx((ends.low, ends.high))
+    assert {p["interval"] for p in found} == {"wilson"}
+    assert reliability.BARS(artefact, found) == "bars: Wilson's 95% interval over one seed's images of a bin"
     assert sum(p["share"] for p in found) == pytest.approx(1)
     line = reliability.draw(artefact, found).axes[0].lines[-1]  # the bin of one sample of 2000 is left out
-    np.testing.assert_allclose(line.get_xdata()[:1], [0.315])
+    np.testing.assert_allclose(line.get_xdata()[:1], [0.31])
     assert any(len(one.get_xdata()) == 2 for one in reliability.draw(artefact, found).axes[0].lines[1:])
+
+
+def test_reliability_of_three_seeds_has_their_interval_and_lines_side_by_side(tmp_path):
+    for variant in ("lrsa_gp", "dot_gp"):
+        for seed, accuracy in enumerate((0.5, 0.6, 0.7)):
+            rows = [{"bin": 4, "samples": 100, "confidence": 0.4, "accuracy": accuracy},
+                    {"bin": 5, "samples": 100, "confidence": 0.5, "accuracy": 1.0}]  # fmt: skip
+            files = {"calibration.csv": rows}
+            pretend.write_run(tmp_path, "evaluate_uncertainty", variant, {}, files, depth=6, seed=seed)
+    artefact = FIGURES["addition.lrformer_reliability"]
+    found = reliability.points(artefact, evidence_of(tmp_path))
+    half = stats.t.ppf(0.975, 2) * 0.1 / math.sqrt(3)
+    one, equal = (p for p in found if p["series"] == "lrsa_gp")
+    assert (one["accuracy"], one["low"], one["high"]) == pytest.approx((0.6, 0.6 - half, 0.6 + half))
+    assert equal["low"] == pytest.approx(wilson(100, 100).low)  # equal accuracies are no certainty
+    assert reliability.BARS(artefact, found).count("95% interval") == 2
+    drawn = reliability.draw(artefact, found).axes[0].findobj(LineCollection)
+    places = {round(float(one.get_segments()[0][0, 0]), 6) for one in drawn}
+    assert len(drawn) == len(places) == 2
 
 
 def test_distances_show_mean_and_range_of_the_seeds_by_space(tmp_path):

@@ -112,6 +112,42 @@ def test_under_the_pointer_stand_the_numbers_of_the_csv_file(evidence, tmp_path)
     assert tops["0.5"] < tops["0.25"]  # higher in the picture
 
 
+def test_the_line_says_who_is_a_black_box_if_others_are_in_the_paper(evidence):
+    points = bars.points(RATES, evidence)
+    said = "black box here: MobileNetV2, DenseNet121, in the paper: ResNet18, DenseNet121"
+    assert bars.NOTE(RATES, points) == said
+    as_printed = [p for p in points if p["victim"] not in ("MobileNetV2", "ResNet18")]
+    assert bars.NOTE(RATES, as_printed) == ""  # of the victims that were attacked
+
+
+def test_what_the_paper_states_of_grey_boxes_is_drawn_over_them_alone(evidence):
+    artefact = ARTEFACTS["zhu2022.fig2.7"]
+    blank = dict.fromkeys(bars.FIELDS)
+    bound = {"series": "CP on multiple layers", "success": 0.6, "source": "paper"}
+    rate = {
+        "status": "measured",
+        "series": "multi_layer",
+        "success": 0.5,
+        "low": 0.4,
+        "high": 0.6,
+        "trials": 5,
+    }
+    known = [
+        (victim, "black_box" if "121" in victim else "gray_box") for victim in ("SENet18", "DenseNet121")
+    ]
+    points = [{**blank, **rate, "victim": victim, "knowledge": knowledge} for victim, knowledge in known]
+    drawn = bars.draw(artefact, [*points, {**blank, **bound}])
+    (line,) = [one for one in drawn.axes[0].lines if one.get_label().startswith("Paper")]
+    assert list(line.get_xdata()[:2]) == [-0.5, 0.5] and set(line.get_ydata()) == {0.6}
+    assert line.get_label() == "Paper: several layers, grey box: above"
+    (whole,) = [
+        one
+        for one in bars.draw(RATES, bars.points(RATES, evidence)).axes[0].lines
+        if "never" in one.get_label()
+    ]
+    assert list(whole.get_ydata()) == [0.5, 0.5] and list(whole.get_xdata()) == [0, 1]
+
+
 def chosen(points, **wanted):
     return [p for p in points if all(p[name] == value for name, value in wanted.items())]
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from relearn.studies.poisoning.claims.victim_loss import victim_losses
 from relearn.studies.poisoning.figures import bars, curves, defended, plane, poisons, qualitative, toy
 
 from ...report.conftest import every_artefact, evidence_of
@@ -94,6 +95,23 @@ def test_curves_of_substitutes_and_of_each_watched_victim(evidence):
     assert {p["network"] for p in mine} >= {"SENet18", "DenseNet121"}
     entries = labels(curves.draw(ARTEFACTS["zhu2022.fig2.3"], mine))
     assert [text.endswith("crafted without Dropout") for text in entries] == [True, True]
+
+
+def test_the_final_losses_of_the_victims_are_compared_in_pairs(evidence):
+    artefact = ARTEFACTS["zhu2022.fig2.3"]
+    found = points_of(curves, "fig2.3", evidence)
+    apart = {p["attack"]: p for p in found if p["network"] == curves.DIFFERENCE}
+    assert set(apart) == {"feature_collision", "convex_polytope"}
+    one = apart["convex_polytope"]
+    sides = [victim_losses(evidence, f"convex_polytope{more}") for more in ("", "_no_dropout")]
+    means = [np.mean([trial.value for trial in side]) for side in sides]
+    assert one["loss"] == pytest.approx(means[0] - means[1]) and one["low"] <= one["loss"] <= one["high"]
+    assert one["targets"] == len({trial.target for trial in sides[0]})
+    assert curves.NOTE(artefact, found).startswith(
+        f"mean over {one['targets']} targets, the paper: one target"
+    )
+    texts = [text.get_text() for axes in curves.draw(artefact, found).axes for text in axes.texts]
+    assert len(texts) == 2 and all("with - without Dropout" in text for text in texts)
 
 
 def test_the_toys_titles_say_what_its_points_say(evidence):

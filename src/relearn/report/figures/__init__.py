@@ -2,7 +2,7 @@
 
 A point's ``pictures`` are drawn but not written to the CSV. Figures are byte-stable: equal points give
 equal files. A module's ``BARS`` says what its bars and bands are, and its ``NOTE`` what else a
-reader must know; the line below the figure shows both.
+reader must know; the line below the figure shows both. Either is a text, or a function of the artefact and the points that gives one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relearn.report.artefacts import Artefact
 from relearn.report.coverage import cover
-from relearn.report.figures import foot
+from relearn.report.figures import foot, panels
 from relearn.report.quantities import Evidence
 
 if TYPE_CHECKING:
@@ -58,23 +58,56 @@ def prepare(artefact: Artefact, evidence: Evidence, renderers: Mapping[str, str]
     module = importlib.import_module(renderers[artefact.renderer])
     points = module.points(artefact, evidence)
     sizes = foot.sizes(points, evidence) if getattr(module, "NAMES_NETWORKS", False) else ""
-    bars, note = (getattr(module, name, "") for name in ("BARS", "NOTE"))
+    bars, note = (_said(getattr(module, name, ""), artefact, points) for name in ("BARS", "NOTE"))
     text = foot.words(artefact, points, bars, sizes, missing(artefact, points, evidence), note)
     return Prepared(artefact, module, points, text)
 
 
+def _said(words: Any, artefact: Artefact, points: Sequence[Mapping[str, Any]]) -> str:
+    return str(words(artefact, points) if callable(words) else words)
+
+
 def missing(artefact: Artefact, points: Sequence[Mapping[str, Any]], evidence: Evidence) -> list[str]:
-    """The titles of the rows and panels that were not run: the published ones, and own rows that the caption names."""
+    """The titles of the rows and panels that were not run: the published ones, and own rows that the caption names.
+
+    Then the columns that only some rows lack, with the titles of these rows, if each row has a panel.
+    """
     ours = [p for p in points if not foot.from_paper(p) and p.get("status") != "not_run"]
     drawn = {value for point in ours for value in point.values() if isinstance(value, str)}
     gone = cover(artefact, evidence).missing
     # a row whose published victims were not run can have points of others
     rows = [row for row in artefact.rows if (row.title in gone or row.in_caption) and row.id not in drawn]
-    panels = {point.get("row", point.get("panel")) for point in ours}
-    there = {column.title for column in artefact.columns if column.id in panels}
-    by_column = bool(panels) and panels <= {column.id for column in artefact.columns}
+    drawn_in = {point.get("row", point.get("panel")) for point in ours}
+    there = {column.title for column in artefact.columns if column.id in drawn_in}
+    by_column = bool(drawn_in) and drawn_in <= {column.id for column in artefact.columns}
     columns = [column for column in artefact.columns if by_column and column.title not in there]
-    return list(dict.fromkeys([row.title for row in rows] + [column.title for column in columns]))
+    partly = [] if by_column else _partly(artefact, evidence)
+    return list(dict.fromkeys([row.title for row in rows] + [column.title for column in columns] + partly))
+
+
+def _partly(artefact: Artefact, evidence: Evidence) -> list[str]:
+    """``2, 4 layers (DP, L2)``: columns without a run in published rows that have runs in others."""
+    lacking: dict[tuple[str, ...], list[str]] = {}
+    rows = [row for row in artefact.rows if row.in_grid] if artefact.grid else []
+    for row in rows:
+        cells = {
+            column.title: panels.runs_of(
+                artefact, row, column, evidence, column.quantity.removeprefix("file:")
+            )
+            for column in artefact.columns
+            if row.applies(column.id) and column.quantity.startswith("file:") and "#" not in column.quantity
+        }
+        if any(cells.values()) and (gone := tuple(title for title, runs in cells.items() if not runs)):
+            lacking.setdefault(gone, []).append(row.title)
+    return [f"{_together(titles)} ({', '.join(of)})" for titles, of in lacking.items()]
+
+
+def _together(titles: Sequence[str]) -> str:
+    """``1 layer``, ``2 layers`` and ``4 layers`` as ``1, 2, 4 layers``; titles of another form with commas between them."""
+    units = {title.partition(" ")[2].rstrip("s") for title in titles}
+    if len(units) > 1 or not all(title.partition(" ")[0].isdigit() for title in titles):
+        return ", ".join(titles)
+    return ", ".join([*(title.partition(" ")[0] for title in titles[:-1]), titles[-1]])
 
 
 def draw(prepared: Prepared, folder: Path) -> list[Path]:

@@ -114,6 +114,8 @@ def between(
     from matplotlib.colors import to_rgba
 
     xs, low, high = ([point[name] for point in points] for name in (x, "low", "high"))
+    if axes.get_yscale() == "log":
+        low = [max(value, axes.get_ylim()[0]) for value in low]
     inside, lines = (alpha / 3, 3 * alpha) if hatch else (alpha, 0.0)
     look: dict[str, Any] = {"facecolor": to_rgba(colour, inside), "edgecolor": to_rgba(colour, lines)}
     axes.fill_between(xs, low, high, lw=0, zorder=zorder, hatch=hatch or None, **look)
@@ -132,7 +134,7 @@ def in_percent(axis: Any) -> None:
 
 
 def few_numbers(axis: Any) -> None:
-    """Label a log axis sparsely: powers of ten, or 1, 2 and 5 times powers of ten if it spans few of them."""
+    """Label a log axis sparsely: powers of ten, or 1, 2 and 5 times powers of ten if it spans few of them; all in one notation."""
     import math
 
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
@@ -145,14 +147,26 @@ def few_numbers(axis: Any) -> None:
     else:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 2 else (1.0,), numticks=6))
         axis.set_minor_locator(LogLocator(subs=(1.0,), numticks=20))
-    axis.set_major_formatter(lambda value, _: short(value))
+    axis.set_major_formatter(lambda value, _: f"{value:g}" if _plain(axis) else _power(value))
     axis.set_minor_formatter(NullFormatter())
+
+
+def _plain(axis: Any) -> bool:
+    """Whether all labels in view are short without a power of ten."""
+    low, high = sorted(axis.get_view_interval())
+    shown = [value for value in axis.get_majorticklocs() if 0.999 * low <= value <= 1.001 * high]
+    return all(9e-4 < value < 1e5 for value in shown)
 
 
 def short(value: float) -> str:
     """``0.25``, ``1e6``: a number in the format of axis labels."""
     if value == 0 or 9e-4 < abs(value) < 1e4:
         return f"{value:g}"
+    return _power(value)
+
+
+def _power(value: float) -> str:
+    """``1e6``, ``2.5e-4``."""
     mantissa, _, exponent = f"{value:.3e}".partition("e")
     return f"{float(mantissa):g}e{int(exponent)}"
 

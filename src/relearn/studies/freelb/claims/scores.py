@@ -50,9 +50,14 @@ def outcomes_of(evidence: Evidence, task: str, method: str) -> list[str]:
 def score(evidence: Evidence, task: str, method: str) -> Sample:
     """Scores by seed; a diverged run without a score gets the score of a constant answer."""
     name, lost = f"{ENCODER}/{task}/{method}", LOST.get(task, "majority_frac")
-    where = {"step": STEP, "encoder": ENCODER, "task": task}
-    apart = any(HELD_OUT.partition(".")[2] in run.metrics for run in select(evidence.runs, where))
+    apart = held_out(evidence, task)
     return sample(evidence, HELD_OUT if apart else SCORE, trained(task, method), network=name, lost=lost)
+
+
+def held_out(evidence: Evidence, task: str) -> bool:
+    """Whether runs of the task have a score on samples that chose nothing."""
+    where = {"step": STEP, "encoder": ENCODER, "task": task}
+    return any(HELD_OUT.partition(".")[2] in run.metrics for run in select(evidence.runs, where))
 
 
 def tasks_with(evidence: Evidence, method: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact
 from relearn.report.classified import guess
-from relearn.report.figures.over_seeds import spread
+from relearn.report.figures.over_seeds import ends, spread
 from relearn.report.figures.panels import empty
 from relearn.report.figures.style import (
     COLOURS,
@@ -24,14 +24,14 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 from relearn.report.seeds import sample
 from relearn.report.views.names import plural
-from relearn.studies.freelb import claims as claims_freelb
+from relearn.studies.freelb.claims import scores as scores_of
 
 FIELDS = (
     *("panel", "series", "place", "seed", "x", "x_low", "x_high", "y", "y_low", "y_high"),
-    *("seeds", "counts", "chance", "runs"),
+    *("seeds", "counts", "held_out", "chance", "runs"),
 )
 NAMES_NETWORKS = True
-BARS = "whiskers: lowest to highest seed"
+NOTE = "large marker: mean, small: single seeds"
 IMAGES, TEXTS = "images", "texts"
 REFERENCE = "vanilla"
 MARKS = "soD^"
@@ -55,10 +55,11 @@ NAMES = {
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
     """One row per seed and one with their mean and range (empty seed): clean and robust accuracy, or the change of a task's score.
 
-    A change is a dev score minus that of vanilla training with the same seed. ``counts`` is 0 for a task that vanilla training
+    A change is a score minus that of vanilla training with the same seed: the score that decides the claims, on held-out samples if the
+    task has them (``held_out`` 1), otherwise on those that chose rates and checkpoints. ``counts`` is 0 for a task that vanilla training
     does not learn.
     """
-    robust, score = (column.quantity for column in artefact.columns)
+    robust = artefact.columns[0].quantity
     found: list[dict[str, Any]] = []
     level = guess(evidence)
     for row in artefact.rows:
@@ -70,17 +71,23 @@ def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
         found += [{**point, "chance": level} for point in rows]
     there = {run.labels["task"] for run in select(evidence.runs, artefact.columns[1].where)}
     for task in (task for task in NAMES if task in there):
-        own = [{"task": task, **artefact.columns[1].where, **row.where} for row in artefact.rows]
-        scores = {
-            row.id: sample(evidence, score, where, network=row.id) for row, where in zip(artefact.rows, own)
-        }
+        scores = {row.id: scores_of.score(evidence, task, row.where["method"]) for row in artefact.rows}
+        apart = int(scores_of.held_out(evidence, task))
         base = scores.pop(REFERENCE)
         for name, one in scores.items():
             seeds = sorted(one.values.keys() & base.values.keys())
             gaps = [[one.values[seed] - base.values[seed]] for seed in seeds]
             runs = (*base.runs, *one.runs)
-            found += _rows(TEXTS, name, task, seeds, gaps, claims_freelb.counts(evidence, task), runs)
+            rows = _rows(TEXTS, name, task, seeds, gaps, scores_of.counts(evidence, task), runs)
+            found += [{**point, "held_out": apart} for point in rows]
     return found
+
+
+def whiskers(_: Artefact, points: Sequence[Mapping[str, Any]]) -> str:
+    return ends(points, "whiskers")
+
+
+BARS = whiskers
 
 
 def _rows(
@@ -98,8 +105,9 @@ def _rows(
     named |= {"counts": int(counts), "runs": " ".join(runs)}
     rows = [{**named, "seed": seed, **dict(zip("xy", row))} for seed, row in zip(seeds, values)]
     mean: dict[str, Any] = {**named, "seeds": len(seeds)}
+    bounds = (0.0, 1.0) if panel == IMAGES else ()
     for axis, column in zip("xy", zip(*values)):
-        mean[axis], mean[f"{axis}_low"], mean[f"{axis}_high"], _ = spread(list(column))
+        mean[axis], mean[f"{axis}_low"], mean[f"{axis}_high"], _ = spread(column, *bounds)
     return [*rows, mean]
 
 
@@ -185,10 +193,12 @@ def _texts(
         axes.figure.mark(axes, 100 * point["x"], y, point, says)
     _absent(axes, {(point["place"], point["series"]) for point in points}, titles, tasks, series)
     axes.axvline(0, color=INK, lw=1, zorder=1)
-    axes.set_yticks(range(len(tasks)), [NAMES[task] for task in tasks])
+    apart = {point["place"] for point in points if point["held_out"]}
+    names = [NAMES[task] + ("" if task in apart or not apart else "\n(dev)") for task in tasks]
+    axes.set_yticks(range(len(tasks)), names)
     axes.set_ylim(len(tasks) - 0.45, -0.55)
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("Dev score minus vanilla training's, in points")
+    axes.set_xlabel(f"{'Held-out' if apart else 'Dev'} score minus vanilla training's, in points")
 
 
 def _absent(

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import textwrap
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures.over_seeds import spread
+from relearn.report.figures.over_seeds import edges, log_bands, numbers, spread
 from relearn.report.figures.panels import by_column, runs_of, with_points
 from relearn.report.figures.style import (
     COLOURS,
@@ -27,14 +28,14 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import select
 
 FIELDS = ("panel", "series", "layer", "name", "value", "low", "high", "seeds", "floor", "runs")
-BARS = "bands: lowest to highest seed"
-WIDE = 4  # panels per row
+WIDE, NARROW = 4, 2  # panels per row; the second if a title names a network and its tensors
+PARTED = ": "  # between the network and the tensors in a title
 LETTERS = 16  # longest title that fits above a panel: "Output projection" does not
 NAMES_NETWORKS = True
 FEW = 24  # with more layers the points are not joined: in deep networks values alternate between layers, and a line would zigzag
 PARTS = ("encoder", "decoder")
 FLOORED = ("norm", "weight_abs_mean")  # kind and value of the panels that show factors of GradInit
-NEAR = 1.5
+NEAR = 1.5  # up to this multiple of the floor a layer is near it
 LOOK: dict[str, dict[str, Any]] = {
     "before": {"color": COLOURS["start"], "marker": "o", "mfc": "white", "ms": 5.0},
     "gradinit": {"color": COLOURS["gradinit"], "marker": "o", "ms": 2.8},
@@ -42,8 +43,15 @@ LOOK: dict[str, dict[str, Any]] = {
 """The second is drawn on the first, which stays seen around it where both are equal."""
 
 
+def bars(_: Artefact, points: Sequence[Mapping[str, Any]]) -> str:
+    return log_bands(points, lambda point: point["panel"])
+
+
+BARS = bars
+
+
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per panel, initialisation and layer: mean and range over runs; non-finite values are left out."""
+    """One row per panel, initialisation and layer: mean and interval (or range) over runs; non-finite values are left out."""
     return by_column(_line, artefact, evidence)
 
 
@@ -89,19 +97,19 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
 
     columns = with_points(artefact.columns, points)
     count = len(columns)
-    across = min(WIDE, count)
+    across = min(NARROW if any(PARTED in column.title for column in columns) else WIDE, count)
     lines = math.ceil(count / across)
     there = {point["series"] for point in points}
-    long = across == WIDE and max(len(column.title) for column in columns) > LETTERS
+    long = across > NARROW and max(len(column.title) for column in columns) > LETTERS
     with apply_style():
-        figure = empty_figure(0.5 + (1.85 if lines > 1 else 2.3) * lines)
+        figure = empty_figure(0.5 + (2.3 if lines == 1 else 1.85 if across > NARROW else 2.05) * lines)
         figure.get_layout_engine().set(w_pad=0.07, h_pad=0.05)
         grid = figure.subplots(lines, across, squeeze=False)
         for axes in grid.flat[count:]:
             axes.set_visible(False)
         for place, (axes, column) in enumerate(zip(grid.flat, columns)):
             here = [point for point in points if point["panel"] == column.id]
-            axes.set_title(_in_lines(column.title) if long else column.title)
+            axes.set_title(_in_lines(column.title) if long else column.title.replace(PARTED, ":\n"))
             axes.set_ylabel(column.panel["label"])
             if place + across >= count:
                 axes.set_xlabel("Layer")
@@ -110,19 +118,22 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 axes.set(xticks=[], yticks=[])
                 not_run(axes)
                 continue
+            _log(axes, here)
             for row in artefact.rows:
                 _curve(axes, [point for point in here if point["series"] == row.id], LOOK[row.id])
-            axes.set_yscale("log", nonpositive="mask")
             few_numbers(axes.yaxis)
+            least = min(point["value"] for point in here)
             for floor in {point["floor"] for point in here} - {None}:
-                _floor_line(axes, floor)
+                if least < NEAR * floor:
+                    _floor_line(axes, floor)
             axes.xaxis.get_major_locator().set_params(integer=True, nbins=4)
+        counts = numbers(points)
         handles = [
             Line2D(
                 [],
                 [],
                 lw=1.2,
-                label=row.title + ("" if row.id in there or not there else " (not run)"),
+                label=row.title + (counts[row.id] if row.id in there or not there else " (not run)"),
                 **LOOK[row.id],
             )
             for row in artefact.rows
@@ -131,25 +142,29 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     return figure
 
 
+def _log(axes: Any, points: list[dict[str, Any]]) -> None:
+    axes.set_yscale("log", nonpositive="mask")
+    axes.set_ylim(edges(points))
+
+
 def _in_lines(title: str) -> str:
-    """A title in two lines, broken after its comma or, if it is long, between its words."""
-    return title.replace(", ", ",\n") if ", " in title else textwrap.fill(title, LETTERS)
+    """A title in lines, broken between its words if it is long."""
+    return textwrap.fill(title, LETTERS)
 
 
 def _floor_line(axes: Any, floor: float) -> None:
-    """Draw the lower limit of GradInit's factors if some layer comes near it."""
-    if axes.get_ylim()[0] < NEAR * floor:
-        axes.axhline(floor, color=MUTED, lw=1, ls=(0, (1, 2)), zorder=1)
-        axes.annotate(
-            "floor of the factors",
-            (1, floor),
-            (0, 2),
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
-            ha="right",
-            color=MUTED,
-            fontsize=SMALL,
-        )
+    """Draw the lower limit of GradInit's factors."""
+    axes.axhline(floor, color=MUTED, lw=1, ls=(0, (1, 2)), zorder=1)
+    axes.annotate(
+        "floor of the factors",
+        (1, floor),
+        (0, 2),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        ha="right",
+        color=MUTED,
+        fontsize=SMALL,
+    )
 
 
 def _curve(axes: Any, points: list[dict[str, Any]], look: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.classified import guess
-from relearn.report.figures.over_seeds import by_place, spread
+from relearn.report.figures.over_seeds import bands, by_place, numbers, spread
 from relearn.report.figures.panels import by_column, in_lines, panels, runs_of, with_points
 from relearn.report.figures.style import (
     COLOURS,
@@ -24,12 +24,12 @@ from relearn.report.views.names import plural
 
 FIELDS = ("panel", "series", "epoch", "accuracy", "low", "high", "seeds", "diverged", "chance", "runs")
 NAMES_NETWORKS = True
-BARS = "bands: lowest to highest seed"
+BARS = bands
 COLOUR = {"kaiming": COLOURS["start"], "gradinit": COLOURS["gradinit"]}
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per panel, initialisation and epoch: mean and range over the seeds that reached this epoch."""
+    """One row per panel, initialisation and epoch: mean and interval (or range) over the seeds that reached this epoch."""
     return by_column(_line, artefact, evidence)
 
 
@@ -39,7 +39,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
     lost, folders = sum(run.diverged for run in runs), " ".join(run.folder for run in runs)
     level = guess(evidence)
     return [
-        dict(zip(FIELDS, (column.id, row.id, epoch, *spread(values), lost, level, folders)))
+        dict(zip(FIELDS, (column.id, row.id, epoch, *spread(values, 0.0, 1.0), lost, level, folders)))
         for epoch, values in found.items()
     ]
 
@@ -61,8 +61,9 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             chance_line(axes, here)
             axes.xaxis.get_major_locator().set_params(integer=True, nbins=5)
         grid[0].set_ylabel("Test accuracy")
+        counts = numbers(points)
         handles = [
-            Line2D([], [], color=COLOUR[row.id], marker="o", ms=3.5, lw=1.4, label=row.title)
+            Line2D([], [], color=COLOUR[row.id], marker="o", ms=3.5, lw=1.4, label=row.title + counts[row.id])
             for row in artefact.rows
             if any(point["series"] == row.id for point in points)
         ]

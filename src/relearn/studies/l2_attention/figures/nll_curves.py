@@ -7,7 +7,7 @@ from typing import Any
 
 from relearn.report import published
 from relearn.report.artefacts import Artefact, Row
-from relearn.report.figures.over_seeds import by_place, spread
+from relearn.report.figures.over_seeds import bands, by_place, numbers, spread
 from relearn.report.figures.panels import panels, runs_of
 from relearn.report.figures.style import MUTED, SMALL, apply_style, band, empty_figure, number, sequential
 from relearn.report.quantities import Evidence
@@ -16,7 +16,7 @@ from relearn.report.views.names import plural
 from relearn.studies.l2_attention.claims import recipes
 
 FIELDS = ("panel", "series", "step", "nll", "low", "high", "seeds", "diverged", "recipe", "runs")
-BARS = "bands: lowest to highest seed"
+BARS = bands
 #: reference lines in every panel: cross entropies from the record of the text, by metric name without "_nats", with dash patterns
 FLOORS = {"unigram": (0, (6, 3)), "bigram": (0, (1.5, 2))}
 PAPER = "paper"
@@ -93,7 +93,9 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         figure = empty_figure(3.6)
         grid = figure.subplots(1, len(artefact.rows), squeeze=False, sharey=True)[0]
         printed = {p["panel"]: p["nll"] for p in points if p["series"] == PAPER}
-        limits = _limits(curves, list(floors.values()), list(printed.values()))
+        # the line of a panel without curves does not stretch the axis of the others
+        beside = [value for panel, value in printed.items() if any(p["panel"] == panel for p in curves)]
+        limits = _limits(curves, list(floors.values()), beside)
         marks = {depth: MARKERS[at % len(MARKERS)] for at, depth in enumerate(colours)}
         room = (
             "\n" if any(_lost([p for p in curves if p["panel"] == row.id]) for row in artefact.rows) else ""
@@ -112,10 +114,20 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         for axes, row in zip(grid, artefact.rows):  # also where nothing ran
             if row.id in printed:
                 axes.axhline(printed[row.id], color=MUTED, lw=1, zorder=2)
-        grid[0].set_ylabel("NLL, nats per character")
+        of_test = str(artefact.columns[0].panel["value"]).startswith("test")
+        grid[0].set_ylabel(f"{'Test' if of_test else 'Training'} NLL, nats per character")
         few = len({point["step"] for point in curves}) <= FEW
+        counts = numbers(curves)
         handles = [
-            Line2D([], [], color=colour, lw=2, marker=marks[depth] if few else None, ms=4, label=depth)
+            Line2D(
+                [],
+                [],
+                color=colour,
+                lw=2,
+                marker=marks[depth] if few else None,
+                ms=4,
+                label=f"{depth}{counts[depth]}",
+            )
             for depth, colour in colours.items()
         ]
         if handles:

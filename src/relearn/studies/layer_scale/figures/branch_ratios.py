@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures.over_seeds import by_place, spread
+from relearn.report.figures.over_seeds import by_place, edges, log_bands, numbers, spread
 from relearn.report.figures.panels import panels
 from relearn.report.figures.style import COLOURS, INK, apply_style, band, empty_figure, few_numbers
 from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, having, select
 
 FIELDS = ("panel", "series", "depth", "layer", "value", "low", "high", "seeds", "runs")
-BARS = "bands: lowest to highest seed"
 FIRST = "pre_norm"  # drawn in black
 # hues far apart: the lines and bands of the others lie on each other
 OTHERS = ("gradinit", "bullseye_polytope", "start", "gradient_matching")
@@ -22,8 +22,20 @@ MARKERS, SIZES = (
 )  # large markers are hollow, so that both of two coinciding lines are visible
 
 
+def bars(_: Artefact, points: Sequence[Mapping[str, Any]]) -> str:
+    return log_bands(points, _moment)
+
+
+BARS = bars
+
+
+def _moment(point: Mapping[str, Any]) -> str:
+    """Panels of one moment share their axis."""
+    return str(point["panel"]).rpartition("_")[2]
+
+
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per panel, scheme and layer (starting at 1): the mean over seeds and their range.
+    """One row per panel, scheme and layer (starting at 1): the mean over seeds and its interval or their range.
 
     The depth is the largest at which the first scheme and another one were trained; if there is none, the largest of any.
     """
@@ -82,9 +94,11 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         grid = figure.subplots(2, 2, sharey="row", sharex=True)
         for axes, column, here in panels(grid.flat, artefact.columns, points):
             place = artefact.columns.index(column)
+            beside = [point for point in points if _moment(point) == _moment(here[0])]
+            axes.set_yscale("log", nonpositive="mask")
+            axes.set_ylim(edges(beside))
             for name, look in looks.items():
                 _curve(axes, [point for point in here if point["series"] == name], look)
-            axes.set_yscale("log", nonpositive="mask")
             axes.xaxis.get_major_locator().set_params(integer=True, nbins=7)
             if place >= 2:
                 axes.set_xlabel(f"Block of {here[0]['depth']}")
@@ -93,8 +107,9 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         for axes in grid.flat:
             if axes.lines:
                 few_numbers(axes.yaxis)
+        counts = numbers(points)
         handles = [
-            Line2D([], [], lw=1.4, label=row.title, **looks[row.id])
+            Line2D([], [], lw=1.4, label=row.title + counts[row.id], **looks[row.id])
             for row in artefact.rows
             if row.id in there
         ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
@@ -11,7 +13,6 @@ from relearn.report.figures.style import COLOURS, apply_style, empty_figure
 from relearn.report.quantities import Evidence
 
 FIELDS = ("panel", "series", "epoch", "mean", "std", "seeds", "runs")
-BARS = "bars, or thin lines if there are many epochs: mean ± standard deviation of |α| within a stage"
 NAMES_NETWORKS = True
 FEW = 20  # largest number of epochs drawn with bars
 APART = 0.09  # offset between two stages, in epochs
@@ -19,6 +20,16 @@ NAMES = ("start", "gradinit", "bullseye_polytope", "gradient_matching")
 LOOKS: tuple[dict[str, Any], ...] = tuple(
     {"color": COLOURS[name], "marker": marker, "ms": 4} for name, marker in zip(NAMES, "osD^")
 )
+
+
+def bars(_: Artefact, points: Sequence[Mapping[str, Any]]) -> str:
+    """Few epochs have bars, many have thin lines."""
+    lines = Counter((point["panel"], point["series"]) for point in points).values()
+    kinds = dict.fromkeys("bars" if count <= FEW else "thin lines" for count in sorted(lines))
+    return f"{' or '.join(kinds)}: mean ± standard deviation of |α| within a stage"
+
+
+BARS = bars
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:

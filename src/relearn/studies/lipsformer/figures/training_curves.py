@@ -9,7 +9,7 @@ from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.classified import guess
-from relearn.report.figures.over_seeds import by_place, spread
+from relearn.report.figures.over_seeds import by_place, hatched_bands, numbers, spread
 from relearn.report.figures.panels import by_column, panels, runs_of
 from relearn.report.figures.style import (
     COLOURS,
@@ -26,7 +26,7 @@ from relearn.report.quantities import Evidence
 from relearn.report.views.names import plural
 
 FIELDS = ("panel", "series", "epoch", "value", "low", "high", "seeds", "diverged", "chance", "runs")
-BARS = "bands: lowest to highest seed, hatched around dashed lines"
+BARS = hatched_bands
 NAMES_NETWORKS = True
 COLOUR = {
     "LipsFormer-Swin": COLOURS["gradinit"],
@@ -40,7 +40,7 @@ EDGE = 0.06  # margin, relative to the range shown
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per panel, network and epoch: the mean over seeds and their range; each diverged training has its own rows."""
+    """One row per panel, network and epoch: the mean over seeds, its interval or the range; each diverged training has its own rows."""
     return by_column(_line, artefact, evidence)
 
 
@@ -48,11 +48,14 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
     runs = runs_of(artefact, row, column, evidence)
     lines = [[run for run in runs if not run.diverged], *([run] for run in runs if run.diverged)]
     level = guess(evidence) if column.unit == "fraction" else None
+    bounds = (0.0, 1.0) if column.unit == "fraction" else ()
     found = []
     for line in lines:
         values = by_place(line, "history.csv", "epoch", column.panel["value"], lambda _: True)
         lost, folders = int(any(run.diverged for run in line)), " ".join(run.folder for run in line)
-        numbers: list[tuple[Any, ...]] = [(epoch, *spread(several)) for epoch, several in values.items()]
+        numbers: list[tuple[Any, ...]] = [
+            (epoch, *spread(several, *bounds)) for epoch, several in values.items()
+        ]
         if lost and not numbers:  # it diverged in its first epoch
             numbers = [(None, None, None, None, 0)]
         found += [dict(zip(FIELDS, (column.id, row.id, *one, lost, level, folders))) for one in numbers]
@@ -83,8 +86,10 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             else:
                 axes.set_ylabel("Nats")
             axes.xaxis.get_major_locator().set_params(integer=True, nbins=6)
+        counts = numbers(point for point in points if not point["diverged"])
         handles = [
-            Line2D([], [], **_stroke(row.id), label=row.title + _lost(row.id, points)) for row in shown
+            Line2D([], [], **_stroke(row.id), label=row.title + counts[row.id] + _lost(row.id, points))
+            for row in shown
         ]
         if handles:
             figure.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False, handlelength=2.6)

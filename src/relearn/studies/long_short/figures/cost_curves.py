@@ -7,7 +7,7 @@ squares over the longer half of its lengths, on which ``linear_cost`` is judged.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column
@@ -28,7 +28,10 @@ from relearn.report.quantities import Evidence
 from relearn.report.runs import Run, select
 from relearn.report.statistics import log_slope
 
-FIELDS = ("panel", "attention", "batch", "length", "value", "low", "high", "runs_count", "runs")
+FIELDS = (
+    *("panel", "attention", "batch", "length", "value", "low", "high", "runs_count"),
+    *("longest", "planned", "paper", "runs"),
+)
 BATCH = tuple(COLOURS[name] for name in ("start", "gradinit", "bullseye_polytope", "gradient_matching"))
 STROKE: dict[str, Any] = {
     "full": {"ls": (0, (4, 2)), "marker": "s", "mfc": "white"},
@@ -39,12 +42,29 @@ LABEL = {"megabytes": "Megabytes", "seconds": "Seconds"}
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per panel, attention, batch size and length, for all measured batch sizes."""
+    """One row per panel, attention, batch size and length, for all measured batch sizes.
+
+    ``longest`` is the greatest length at which the settings measure this attention, ``planned`` the greatest of any, and ``paper`` the
+    greatest of full attention in the paper.
+    """
     runs = select(evidence.runs, artefact.common)
-    return [point for column in artefact.columns for point in _panel(column, runs)]
+    return [point for column in artefact.columns for point in _panel(artefact, column, runs)]
 
 
-def _panel(column: Column, runs: list[Run]) -> list[dict[str, Any]]:
+def note(_: Artefact, points: Sequence[Mapping[str, Any]]) -> str:
+    """What is not a matter of memory: an attention that the settings stop before the others."""
+    stops = {p["attention"]: p for p in points if p["longest"] is not None and p["longest"] < p["planned"]}
+    said = [f"{WORDS[name].lower()}: up to {p['longest']:,} by choice" for name, p in stops.items()]
+    paper = {f"{p['paper']:,}" for p in stops.values() if p["paper"]}
+    return "; ".join(
+        [*said, "slope: longer half of each line", *(f"the paper: up to {one}" for one in paper)]
+    )
+
+
+NOTE = note
+
+
+def _panel(artefact: Artefact, column: Column, runs: list[Run]) -> list[dict[str, Any]]:
     found: dict[tuple[str, int, int], list[float]] = {}
     for run in runs:
         for row in rows_of(run, "cost.csv"):
@@ -52,8 +72,20 @@ def _panel(column: Column, runs: list[Run]) -> list[dict[str, Any]]:
                 place = (str(row["attention"]), int(row["batch"]), int(row["length"]))
                 found.setdefault(place, []).append(float(row[column.panel["value"]]))
     folders = " ".join(run.folder for run in runs)
+    planned = [length for run in runs for length in run.settings.get("lengths", ())]
+    greatest = max(planned, default=None)
+    stops = [run.settings["longest"] for run in runs if run.settings.get("longest")]
     return [
-        dict(zip(FIELDS, (column.id, *place, *spread(values), folders)))
+        dict(
+            zip(
+                FIELDS,
+                (
+                    *(column.id, *place, *spread(values)),
+                    max((one[place[0]] for one in stops if place[0] in one), default=greatest),
+                    *(greatest, artefact.protocol.get(f"{place[0]}_longest"), folders),
+                ),
+            )
+        )
         for place, values in sorted(found.items())
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
-from relearn.report.figures.over_seeds import by_place, spread
+from relearn.report.figures.over_seeds import by_place, hatched_bands, numbers, spread
 from relearn.report.figures.panels import by_row, empty
 from relearn.report.figures.style import COLOURS, HATCH, INK, apply_style, band, empty_figure, number
 from relearn.report.quantities import Evidence
@@ -13,7 +13,7 @@ from relearn.report.runs import select
 from relearn.report.views.names import plural
 
 FIELDS = ("panel", "series", "layer", "value", "low", "high", "seeds", "runs")
-BARS = "bands: lowest to highest seed, hatched around dashed lines"
+BARS = hatched_bands
 NAMES_NETWORKS = True
 NAMES = (
     "start",
@@ -29,7 +29,7 @@ PAPER, OURS = "As in the paper", "Other networks"
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per moment, network and layer: mean and range over seeds."""
+    """One row per moment, network and layer: mean and interval (or range) over seeds."""
     return by_row(_line, artefact, evidence)
 
 
@@ -40,7 +40,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
         runs, "similarity.csv", "layer", "cosine", lambda one: one["moment"] == column.panel["moment"]
     )
     return [
-        dict(zip(FIELDS, (column.id, row.id, layer, *spread(several), folders)))
+        dict(zip(FIELDS, (column.id, row.id, layer, *spread(several, -1.0, 1.0), folders)))
         for layer, several in values.items()
     ]
 
@@ -58,6 +58,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         figure = empty_figure(4.4)
         grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
         networks: list[Any] = []
+        counts = numbers(points)
         for axes, (title, rows) in zip(grid, panels.items()):
             here = [point for point in points if point["series"] in {row.id for row in rows}]
             axes.set_title(title if len(panels) > 1 else "")
@@ -72,7 +73,10 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 for column in artefact.columns:
                     _curve(axes, here, row, column.id, colours[row.id])
             axes.xaxis.get_major_locator().set_params(integer=True, nbins=8)
-            networks += [Line2D([], [], color=colours[row.id], lw=1.6, label=row.title) for row in shown]
+            networks += [
+                Line2D([], [], color=colours[row.id], lw=1.6, label=row.title + counts[row.id])
+                for row in shown
+            ]
         if points:
             grid[0].set_ylabel("Cosine similarity")
             networks += [

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Row
-from relearn.report.figures.over_seeds import by_place, spread
+from relearn.report.figures.over_seeds import by_place, hatched_bands, numbers, spread
 from relearn.report.figures.panels import empty
 from relearn.report.figures.style import COLOURS, HATCH, MUTED, apply_style, band, empty_figure, number
 from relearn.report.quantities import Evidence
@@ -17,7 +17,7 @@ from relearn.report.runs import Run, select
 from relearn.report.views.names import plural
 
 FIELDS = ("panel", "series", "of", "place", "value", "low", "high", "seeds", "diverged", "runs")
-BARS = "bands: lowest to highest seed, hatched around dashed lines"
+BARS = hatched_bands
 RATIOS, LOSS = "ratios", "loss"
 KEYS, VALUES = "keys", "values"
 RATIO_OF = {KEYS: "ratio", VALUES: "value_ratio"}
@@ -39,7 +39,7 @@ FEW = 20  # lines with at most this many points get markers
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per panel, model and layer or step: mean and range over seeds.
+    """One row per panel, model and layer or step: mean and interval (or range) over seeds.
 
     Steps are counted across phases. Each diverged run gets its own line.
     """
@@ -95,7 +95,8 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 _curves(axes, row, [point for point in here if point["series"] == row.id])
             axes.xaxis.get_major_locator().set_params(integer=True, nbins=8)
         # the legend is filled column by column: each model's keys next to its values
-        handles = [Line2D([], [], **_stroke(row), label=_label(row, points)) for row in rows]
+        counts = numbers(point for point in points if not point["diverged"])
+        handles = [Line2D([], [], **_stroke(row), label=_label(row, points) + counts[row.id]) for row in rows]
         handles += [
             Line2D([], [], **_stroke(row, VALUES), label=f"{row.title}: values")
             for row in rows

@@ -6,17 +6,18 @@ from collections import defaultdict
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
+from relearn.report.figures.over_seeds import hatched_bands, numbers, spread
 from relearn.report.figures.panels import by_column, in_lines, panels, runs_of, with_points
 from relearn.report.figures.style import HATCH, SMALL, apply_style, band, empty_figure, in_percent
 from relearn.report.quantities import Evidence
 from relearn.studies.lrformer.figures.heads import stroke
 
 FIELDS = ("panel", "series", "distance", "entropy_share", "low", "high", "variance", "seeds", "runs")
-BARS = "bands: lowest to highest seed, hatched around dashed lines"
+BARS = hatched_bands
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per panel, variant and distance: entropy relative to its maximum, mean over seeds and range; mean variance."""
+    """One row per panel, variant and distance: entropy relative to its maximum, mean and interval (or range) over seeds; mean variance."""
     return by_column(_line, artefact, evidence)
 
 
@@ -36,7 +37,7 @@ def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> l
             zip(
                 FIELDS,
                 (
-                    *(column.id, row.id, distance, _mean(values), min(values), max(values)),
+                    *(column.id, row.id, distance, *spread(values, 0.0, 1.0)[:3]),
                     *(_mean(spreads[distance]), len(values), folders),
                 ),
             )
@@ -61,7 +62,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
         for axes in grid:
             axes.set_ylim(-0.03, 1.03)
             in_percent(axes.yaxis)
-        for axes, _, here in panels(grid, columns, points, "Distance, σ\n(log beyond the first)", in_lines):
+        for axes, _, here in panels(grid, columns, points, "", in_lines):
             for row in artefact.rows:
                 line = [point for point in here if point["series"] == row.id]
                 xs, ys = ([p[k] for p in line] for k in ("distance", "entropy_share"))
@@ -71,13 +72,16 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                 axes.plot(xs, ys, zorder=3, clip_on=False, **look)
             distances = sorted({point["distance"] for point in here})
             nearest = next((value for value in distances if value > 0), 1.0)
+            # a symmetric log axis: linear from 0 to the first other distance, where it sets 0 apart
+            axes.set_xlabel(f"Distance, σ (log scale\nfrom {nearest:g} on, 0 set apart)")
             axes.set_xscale("symlog", base=2, linthresh=nearest, linscale=0.7)
             axes.set_xticks(distances, [f"{value:g}" for value in distances], fontsize=SMALL)
             axes.xaxis.set_minor_locator(NullLocator())
         grid[0].set_ylabel("Entropy, share of its maximum")
         there = {point["series"] for point in points}
         rows = [row for row in artefact.rows if row.id in there]
-        handles = [Line2D([], [], label=row.title, **stroke(row.id)) for row in rows]
+        counts = numbers(points)
+        handles = [Line2D([], [], label=row.title + counts[row.id], **stroke(row.id)) for row in rows]
         if handles:
             figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return figure

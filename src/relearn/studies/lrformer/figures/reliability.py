@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Column, Row
 from relearn.report.classified import guess
+from relearn.report.figures.over_seeds import INTERVAL, LEAST, spread
 from relearn.report.figures.panels import by_column, panels, runs_of, with_points
 from relearn.report.figures.style import MUTED, apply_style, chance_line, empty_figure, in_percent, number
 from relearn.report.quantities import Evidence
@@ -16,37 +18,54 @@ from relearn.studies.lrformer.figures.heads import stroke
 
 FIELDS = (
     *("panel", "series", "bin", "confidence", "accuracy", "low", "high", "samples", "share", "chance"),
-    *("seeds", "runs"),
+    *("interval", "seeds", "runs"),
 )
-NOTE = "area of a marker: its bin's share of the samples"
-BARS = "bars: Wilson's 95% interval over the samples of a bin"
+NOTE = "area of a marker: its bin's share of the samples; lines side by side, each a little shifted"
+APART = 0.011  # distance between two lines, in units of the confidence
+STUDENT, WILSON = "student", "wilson"
 DIAGONAL = (0, (6, 3))
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
-LEAST = 0.005  # share of all samples; smaller bins are not drawn, because their accuracy is too noisy
+SMALLEST = 0.005  # share of all samples; smaller bins are not drawn, because their accuracy is too noisy
+
+
+def bars(_: Artefact, points: Sequence[Mapping[str, Any]]) -> str:
+    """The seeds share their test images, so only their spread says how accurate their mean is; one seed's images say less."""
+    words = {STUDENT: INTERVAL, WILSON: "Wilson's 95% interval over one seed's images of a bin"}
+    drawn = [point["interval"] for point in points if point["share"] >= SMALLEST]
+    return (
+        f"bars: {', with fewer seeds or equal accuracies '.join(words[one] for one in words if one in drawn)}"
+    )
+
+
+BARS = bars
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per panel, variant and non-empty bin, pooled over seeds; ``share`` is the bin's share of all samples."""
+    """One row per panel, variant and non-empty bin: means over the seeds with samples in it; ``share`` is its share of all samples."""
     return by_column(_line, artefact, evidence)
 
 
 def _line(artefact: Artefact, row: Row, column: Column, evidence: Evidence) -> list[dict[str, Any]]:
     runs = [run for run in runs_of(artefact, row, column, evidence, "calibration.csv") if not run.diverged]
-    counts: dict[int, float] = defaultdict(float)
-    sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    bins: dict[int, list[tuple[float, ...]]] = defaultdict(list)
     for run in runs:
         for line in run.rows("calibration.csv"):
             if line["samples"]:
-                counts[line["bin"]] += line["samples"]
-                for place, name in enumerate(("confidence", "accuracy")):
-                    sums[line["bin"]][place] += line["samples"] * float(line[name])
-    total, folders = sum(counts.values()), " ".join(run.folder for run in runs)
+                values = (line[name] for name in ("samples", "confidence", "accuracy"))
+                bins[line["bin"]].append(tuple(map(float, values)))
+    total, folders = sum(one[0] for of in bins.values() for one in of), " ".join(run.folder for run in runs)
     level = guess(evidence)
     found = []
-    for at, count in sorted(counts.items()):
-        confidence, accuracy = (one / count for one in sums[at])
-        rate = wilson(accuracy * count, int(count))
-        ends = (confidence, accuracy, rate.low, rate.high, int(count), count / total, level, len(runs))
+    for at, of in sorted(bins.items()):
+        samples, confidences, accuracies = zip(*of)
+        count, confidence = sum(samples), sum(confidences) / len(of)
+        accuracy, low, high, seeds = spread(accuracies, 0.0, 1.0)
+        kind = STUDENT if seeds >= LEAST and low < high else WILSON
+        if kind == WILSON:
+            each = max(1, round(count / seeds))
+            rate = wilson(accuracy * each, each)
+            low, high = rate.low, rate.high
+        ends = (confidence, accuracy, low, high, int(count), count / total, level, kind, seeds)
         found.append(dict(zip(FIELDS, (column.id, row.id, at, *ends, folders))))
     return found
 
@@ -59,13 +78,16 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
     with apply_style():
         figure = empty_figure(4.3)
         grid = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
-        drawn = [point for point in points if point["share"] >= LEAST]
+        drawn = [point for point in points if point["share"] >= SMALLEST]
+        there = {point["series"] for point in points}
+        rows = [row for row in artefact.rows if row.id in there]
         for axes, column, here in panels(grid, columns, drawn, "Confidence of the prediction"):
             axes.plot([0, 1], [0, 1], color=MUTED, lw=1, ls=DIAGONAL, zorder=2)
-            for row in artefact.rows:
+            for rank, row in enumerate(rows):
                 line = [p for p in here if p["series"] == row.id]
                 look = stroke(row.id)
-                xs, ys = ([p[name] for p in line] for name in ("confidence", "accuracy"))
+                shift = APART * (rank - (len(rows) - 1) / 2)
+                xs, ys = [p["confidence"] + shift for p in line], [p["accuracy"] for p in line]
                 axes.plot(xs, ys, color=look["color"], lw=1.2, ls=look["ls"], zorder=3)
                 axes.vlines(
                     xs,
@@ -87,13 +109,13 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
                     lw=1.2,
                     zorder=4,
                 )
-                for point in line:
+                for x, point in zip(xs, line):
                     value = number(point["accuracy"], point["low"], point["high"], percent=True)
                     sure = number(point["confidence"], percent=True)
                     says = f"{row.title}, {column.title}: accuracy {value} at confidence {sure}"
                     axes.figure.mark(
                         axes,
-                        point["confidence"],
+                        x,
                         point["accuracy"],
                         point,
                         f"{says}, {plural(point['samples'], 'sample')}",
@@ -103,8 +125,6 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             in_percent(axes.xaxis)
             in_percent(axes.yaxis)
         grid[0].set_ylabel("Accuracy")
-        there = {point["series"] for point in points}
-        rows = [row for row in artefact.rows if row.id in there]
         handles = [Line2D([], [], label=row.title, **stroke(row.id)) for row in rows]
         handles.append(Line2D([], [], color=MUTED, lw=1, ls=DIAGONAL, label="Calibrated"))
         figure.legend(handles=handles, loc="outside upper left", ncols=5, frameon=False)

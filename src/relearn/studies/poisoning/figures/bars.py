@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relearn.report.artefacts import Artefact, Row, Where
@@ -29,6 +31,7 @@ FIELDS = (
 )
 BARS = "whiskers: Wilson's 95% interval over the attacks on a victim"
 NAMES_NETWORKS = True
+BLACK, GREY = "black_box", "gray_box"
 GROUP = 0.78  # share of the distance between two victims that is filled with bars
 WIDEST = 0.4  # a lone bar is not as wide as a group
 LEAST_TOP = 0.2  # minimum upper limit of the axis, used if nothing succeeds
@@ -63,7 +66,7 @@ def _series(artefact: Artefact, row: Row, evidence: Evidence) -> list[dict[str, 
         if victim in values:
             rate = wilson(sum(values[victim]), len(values[victim]))
             line |= {"status": "measured", "success": rate.estimate, "low": rate.low, "high": rate.high}
-            line |= {"knowledge": "black_box" if victim in black_box else "gray_box"}
+            line |= {"knowledge": BLACK if victim in black_box else GREY}
             line |= {"trials": len(values[victim])}
             if victim in reference:
                 line |= {"reference": sum(reference[victim]) / len(reference[victim])}
@@ -95,7 +98,7 @@ def draw(artefact: Artefact, points: list[dict[str, Any]]) -> Any:
             for point in measured:
                 if point["series"] == row.id:
                     _bar(axes, victims.index(point["victim"]) + shift, width, row, point)
-        stated = _stated(axes, artefact, points)
+        stated = _stated(axes, artefact, points, victims)
         top = max(
             [LEAST_TOP, *(point["high"] for point in measured), *(line.get_ydata()[0] for line in stated)]
         )
@@ -135,19 +138,47 @@ def _bar(axes: Any, x: float, width: float, row: Row, point: dict[str, Any]) -> 
     axes.figure.mark(axes, x, point["success"], point, says)
 
 
-def _stated(axes: Any, artefact: Artefact, points: list[dict[str, Any]]) -> list[Any]:
-    """Draw the paper's own bounds as dashed, labelled lines."""
+def _stated(axes: Any, artefact: Artefact, points: list[dict[str, Any]], victims: Sequence[str]) -> list[Any]:
+    """Draw the paper's own bounds as dashed, labelled lines; ``knowledge`` of a line names the only victims that it is about."""
     found = []
     for line in artefact.stated:
         for point in points:
             if point["source"] == "paper" and point["series"] == line["row"]:
                 look: Any = {"color": MUTED, "ls": (0, (5, 3)), "lw": 1, "zorder": 2}
-                found.append(axes.axhline(point["success"], label=line["words"], **look))
+                if "knowledge" not in line:
+                    found.append(axes.axhline(point["success"], label=line["words"], **look))
+                    break
+                about = [
+                    at
+                    for at, one in enumerate(victims)
+                    if _knowledge(one, points) in (None, line["knowledge"])
+                ]
+                xs = [x for at in about for x in (at - 0.5, at + 0.5, math.nan)]
+                if xs:
+                    found += axes.plot(xs, [point["success"]] * len(xs), label=line["words"], **look)
                 break
     return found
 
 
+def _knowledge(victim: str, points: Sequence[Mapping[str, Any]]) -> str | None:
+    """Whether the victim is a black box: if it is one in all of its series; None if it was not attacked."""
+    found = {p["knowledge"] for p in points if p["victim"] == victim and p["knowledge"]}
+    return (BLACK if found == {BLACK} else GREY) if found else None
+
+
 def _label(victim: str, points: list[dict[str, Any]]) -> str:
-    """The victim's name, marked "(black box)" if the attacker is a black-box attacker in all of its series."""
-    knowledge = {p["knowledge"] for p in points if p["victim"] == victim and p["knowledge"]}
-    return two_lines(victim) + ("\n(black box)" if knowledge == {"black_box"} else "")
+    """The victim's name, marked "(black box)" if it is one."""
+    return two_lines(victim) + ("\n(black box)" if _knowledge(victim, points) == BLACK else "")
+
+
+def black_boxes(artefact: Artefact, points: Sequence[Mapping[str, Any]]) -> str:
+    """Which victims are black boxes, if these are others than in the paper; victims that were not attacked here do not count."""
+    known = {victim: _knowledge(victim, points) for victim in artefact.members}
+    here = [victim for victim, knowledge in known.items() if knowledge == BLACK]
+    paper = artefact.protocol[BLACK]
+    if all((knowledge == BLACK) == (victim in paper) for victim, knowledge in known.items() if knowledge):
+        return ""
+    return f"black box here: {', '.join(here) or 'none'}, in the paper: {', '.join(paper)}"
+
+
+NOTE = black_boxes
