@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from relearn.models.timm_names import NAMES
 from relearn.report import published
 from relearn.report.artefacts import Artefact
 from relearn.report.figures.style import MUTED, SMALL, short
@@ -17,7 +18,11 @@ COUNTED = {"seeds": ("seed", "seeds"), "trials": ("trial each", "trials each"), 
 NAMING = ("network", "victim", "architecture", "variant")  # labels that name a network
 SUITE = "suite"
 SHARES = ("width", "depth")  # settings given as a fraction of the published network's
-CHANNELS = "embed_dim"  # a setting of vision Transformers; full-size networks do not set it
+BLOCKS = ("depths", "layers", "depth")  # settings that count blocks, those of stages in a list
+SIZES = {"resnet50": (64, 16)}
+"""Channels and blocks of a published network that is not in :data:`relearn.models.timm_names.NAMES`."""
+DEIT_BLOCKS = 12
+MOST = 4  # sizes that are listed
 
 
 def words(
@@ -136,21 +141,71 @@ def sizes(points: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
 
 def size_of(runs: Sequence[Run], full: str = "") -> str:
     """The same of the networks that these runs made; ``full`` if they are known to have full size."""
-    made = [_network_settings(run) for run in runs]
-    shares = []
-    known = {share: _values(made, share) for share in SHARES}
-    for share, values in known.items():
-        if values and values[0] < 1:
-            shares.append(f"{_range(values)} of the {share}")
+    given = [run.settings.get("network") for run in runs]
+    networks = [one if isinstance(one, Mapping) else run.settings for run, one in zip(runs, given)]
+    counted = [one for one in networks if _channels(one) is not None]
+    scaled = [one for one in networks if _channels(one) is None]
+    known = {share: _values(scaled, share) for share in SHARES}
+    shares = [f"{_range(found)} of the {share}" for share, found in known.items() if found and found[0] < 1]
     statements = [f"networks at {' and '.join(shares)} of the named networks"] if shares else []
-    if channels := _values(made, CHANNELS):
-        statements.append(
-            f"narrower versions of the named networks: {_range(channels)} channels in the first stage (without stages: in all blocks)"
-        )
-    return "; ".join(statements) or (full if any(known.values()) else "")
+    if smaller := _smaller(counted):
+        statements.append(smaller)
+    sure = any(known.values()) or (counted and all(None not in _published_size(one) for one in counted))
+    return "; ".join(statements) or (full if sure else "")
 
 
-def _values(made: list[Mapping[str, Any]], name: str) -> list[float]:
+def _smaller(networks: Sequence[Mapping[str, Any]]) -> str:
+    """``narrower and shallower versions of the named networks: 16 of 64 channels in the first stage, 5 of 13 blocks``."""
+    first: dict[str, set[tuple[int, int]]] = {}  # by where the channels are
+    blocks = set()
+    for one in networks:
+        width, depth = _published_size(one)
+        channels, count = _channels(one), _blocks(one)
+        if channels is not None and (width is None or channels < width):
+            stages = any(isinstance(one.get(name), Sequence) for name in BLOCKS)
+            first.setdefault(" in the first stage" if stages else "", set()).add((channels, width or 0))
+        if count is not None and depth is not None and count < depth:
+            blocks.add((count, depth))
+    counts = [f"{_listed(found)} channels{where}" for where, found in sorted(first.items(), reverse=True)]
+    counts += [f"{_listed(blocks)} blocks"] if blocks else []
+    how = " and ".join(word for word, there in (("narrower", first), ("shallower", blocks)) if there)
+    return f"{how} versions of the named networks: {', '.join(counts)}" if how else ""
+
+
+def _listed(counts: set[tuple[int, int]]) -> str:
+    """``4 of 12 and 5 of 13``; of many the first and the last."""
+    shown = [f"{count} of {whole}" if whole else f"{count}" for count, whole in sorted(counts)]
+    if len(shown) > MOST:
+        return f"{shown[0]} to {shown[-1]}"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+def _channels(network: Mapping[str, Any]) -> int | None:
+    """Channels of the first stage, or of all blocks; None of a network whose size is given in shares."""
+    found = network.get("embed_dim", network.get("channels"))
+    found = found[0] if isinstance(found, Sequence) and found else found
+    return found if isinstance(found, int) and "name" in network else None
+
+
+def _blocks(network: Mapping[str, Any]) -> int | None:
+    found = next((network[name] for name in BLOCKS if name in network), None)
+    return sum(found) if isinstance(found, list | tuple) else found
+
+
+def _published_size(network: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Channels and blocks of the named network; None if they are not known here."""
+    name = network["name"]
+    if name in SIZES:
+        return SIZES[name]
+    own = name.partition("_patch")[0]
+    given = NAMES.get(name, NAMES.get(f"lipsformer_{own}"))
+    if given is None:
+        return None, None
+    depths = given[1].get("depths", given[1].get("depth", DEIT_BLOCKS))
+    return given[1]["embed_dim"], depths if isinstance(depths, int) else sum(depths)
+
+
+def _values(made: Sequence[Mapping[str, Any]], name: str) -> list[float]:
     return sorted({float(one[name]) for one in made if isinstance(one.get(name), int | float)})
 
 
@@ -166,15 +221,3 @@ def _suites(run: Run, drawn: Sequence[Run]) -> set[str]:
     """Suites that a network of this run may stand for: its own, or all if it has none; networks of one name can differ in size by suite."""
     own = run.labels.get(SUITE)
     return {own, ""} if own else {"", *(one.labels.get(SUITE, "") for one in drawn)}
-
-
-def _network_settings(run: Run) -> Mapping[str, Any]:
-    network = run.settings.get("network")
-    if not isinstance(network, Mapping):
-        return run.settings
-    return {name: network[name] for name in (*SHARES, CHANNELS) if name in network and _share(name, network)}
-
-
-def _share(name: str, network: Mapping[str, Any]) -> bool:
-    """Whether the setting is a fraction of the published one: next to a channel count, a depth counts blocks."""
-    return name == CHANNELS or CHANNELS not in network
