@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from relearn.models.timm_names import NAMES
 from relearn.report import published
 from relearn.report.artefacts import Artefact
 from relearn.report.figures.style import MUTED, SMALL, short
@@ -18,10 +17,8 @@ COUNTED = {"seeds": ("seed", "seeds"), "trials": ("trial each", "trials each"), 
 NAMING = ("network", "victim", "architecture", "variant")  # labels that name a network
 SUITE = "suite"
 SHARES = ("width", "depth")  # settings given as a fraction of the published network's
+CHANNELS = ("embed_dim", "channels")  # settings that give them, those of stages in a list
 BLOCKS = ("depths", "layers", "depth")  # settings that count blocks, those of stages in a list
-SIZES = {"resnet50": (64, 16)}
-"""Channels and blocks of a published network that is not in :data:`relearn.models.timm_names.NAMES`."""
-DEIT_BLOCKS = 12
 MOST = 4  # sizes that are listed
 
 
@@ -136,40 +133,52 @@ def sizes(points: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
         for run in evidence.runs
         if any((name, suite) in named for name in _names(run) for suite in _suites(run, drawn))
     ]
-    return size_of(made)
+    return size_of(made, evidence)
 
 
-def size_of(runs: Sequence[Run], full: str = "") -> str:
+def size_of(runs: Sequence[Run], evidence: Evidence, full: str = "") -> str:
     """The same of the networks that these runs made; ``full`` if they are known to have full size."""
-    given = [run.settings.get("network") for run in runs]
-    networks = [one if isinstance(one, Mapping) else run.settings for run, one in zip(runs, given)]
-    counted = [one for one in networks if _channels(one) is not None]
-    scaled = [one for one in networks if _channels(one) is None]
+    given = [(run, run.settings.get("network")) for run in runs]
+    counted = [(run, one) for run, one in given if isinstance(one, Mapping) and _channels(one)]
+    scaled = [
+        one if isinstance(one, Mapping) else run.settings for run, one in given if (run, one) not in counted
+    ]
     known = {share: _values(scaled, share) for share in SHARES}
     shares = [f"{_range(found)} of the {share}" for share, found in known.items() if found and found[0] < 1]
     statements = [f"networks at {' and '.join(shares)} of the named networks"] if shares else []
-    if smaller := _smaller(counted):
+    compared = [(one, evidence.published_networks(run)) for run, one in counted]
+    if smaller := _smaller(compared):
         statements.append(smaller)
-    sure = any(known.values()) or (counted and all(None not in _published_size(one) for one in counted))
+    sure = any(known.values()) or (compared and all(whole for _, whole in compared))
     return "; ".join(statements) or (full if sure else "")
 
 
-def _smaller(networks: Sequence[Mapping[str, Any]]) -> str:
-    """``narrower and shallower versions of the named networks: 16 of 64 channels in the first stage, 5 of 13 blocks``."""
+def _smaller(networks: Sequence[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]]) -> str:
+    """``narrower and shallower versions of the named networks: 16 of 64 channels in the first stage, 5 of 13 blocks``.
+
+    Args:
+        networks: the settings of each, and those of its published version, none if they are not known.
+    """
     first: dict[str, set[tuple[int, int]]] = {}  # by where the channels are
     blocks = set()
-    for one in networks:
-        width, depth = _published_size(one)
-        channels, count = _channels(one), _blocks(one)
-        if channels is not None and (width is None or channels < width):
-            stages = any(isinstance(one.get(name), Sequence) for name in BLOCKS)
-            first.setdefault(" in the first stage" if stages else "", set()).add((channels, width or 0))
-        if count is not None and depth is not None and count < depth:
+    for one, published_ones in networks:
+        channels, width = _channels(one), _agreed(_channels, published_ones)
+        count, depth = _blocks(one), _agreed(_blocks, published_ones)
+        if not width or channels < width:
+            stages = any(isinstance(one.get(name), list | tuple) for name in BLOCKS)
+            first.setdefault(" in the first stage" if stages else "", set()).add((channels, width))
+        if count < depth:
             blocks.add((count, depth))
     counts = [f"{_listed(found)} channels{where}" for where, found in sorted(first.items(), reverse=True)]
     counts += [f"{_listed(blocks)} blocks"] if blocks else []
     how = " and ".join(word for word, there in (("narrower", first), ("shallower", blocks)) if there)
     return f"{how} versions of the named networks: {', '.join(counts)}" if how else ""
+
+
+def _agreed(count: Callable[[Mapping[str, Any]], int], networks: Sequence[Mapping[str, Any]]) -> int:
+    """The count of all these networks; 0 if they differ, or if there are none."""
+    found = {count(one) for one in networks}
+    return found.pop() if len(found) == 1 else 0
 
 
 def _listed(counts: set[tuple[int, int]]) -> str:
@@ -180,29 +189,15 @@ def _listed(counts: set[tuple[int, int]]) -> str:
     return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
 
 
-def _channels(network: Mapping[str, Any]) -> int | None:
-    """Channels of the first stage, or of all blocks; None of a network whose size is given in shares."""
-    found = network.get("embed_dim", network.get("channels"))
-    found = found[0] if isinstance(found, Sequence) and found else found
-    return found if isinstance(found, int) and "name" in network else None
+def _channels(network: Mapping[str, Any]) -> int:
+    """Channels of the first stage, or of all blocks; 0 of a network whose size is given in shares."""
+    found = next((network[name] for name in CHANNELS if name in network), 0)
+    return int(found[0] if isinstance(found, list | tuple) else found)
 
 
-def _blocks(network: Mapping[str, Any]) -> int | None:
-    found = next((network[name] for name in BLOCKS if name in network), None)
-    return sum(found) if isinstance(found, list | tuple) else found
-
-
-def _published_size(network: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Channels and blocks of the named network; None if they are not known here."""
-    name = network["name"]
-    if name in SIZES:
-        return SIZES[name]
-    own = name.partition("_patch")[0]
-    given = NAMES.get(name, NAMES.get(f"lipsformer_{own}"))
-    if given is None:
-        return None, None
-    depths = given[1].get("depths", given[1].get("depth", DEIT_BLOCKS))
-    return given[1]["embed_dim"], depths if isinstance(depths, int) else sum(depths)
+def _blocks(network: Mapping[str, Any]) -> int:
+    found = next((network[name] for name in BLOCKS if name in network), 0)
+    return int(sum(found) if isinstance(found, list | tuple) else found)
 
 
 def _values(made: Sequence[Mapping[str, Any]], name: str) -> list[float]:
