@@ -443,3 +443,25 @@ def test_what_has_no_run_is_named_and_not_shown(make_page):
         named = made[made.index("without a run at this scale") :].split("</ul>")[0]
         assert f'id="{silent}"' not in made and "Figure 2.10: " in named
         assert (f'id="{first.id}"' in made) is shown and (first.title in named) is not shown
+
+
+def test_a_table_with_rows_beside_the_published_grid_is_shown(make_page):
+    html, parts = make_page
+    name = "zhu2022.table2.2"
+    none = [replace(one, measured=0) if one.artefact == name else one for one in parts["coverages"]]
+    cells = [replace(cell, status="not_run") for cell in parts["tables"][name]]
+    made, gone = html(coverages=none), html(coverages=none, tables={**parts["tables"], name: cells})
+    assert f'<h4 id="{name}">' in made and f'<h4 id="{name}">' not in gone
+    assert " published cells measured; shown on data of our own. Numbers" in made
+
+
+def test_a_figure_on_our_own_data_is_shown(make_page, tmp_path):
+    """None of its published cells is measured, but its file has a point of a run."""
+    html, parts = make_page
+    (tmp_path / "figures").mkdir()
+    one = next(one for one in parts["artefacts"] if one.id == "zhu2022.fig2.10")
+    (tmp_path / "figures" / f"{one.id}.png").write_bytes(b"picture")
+    for runs, shown in (("", False), ("runs/poisoning/x", True)):
+        (tmp_path / "figures" / f"{one.id}.csv").write_text(f"series,value,runs\nours,0.5,{runs}\n")
+        kept = {key: [a for a in parts[key] if a.kind == "table" or a is one] for key in ("artefacts",)}
+        assert (f'<h4 id="{one.id}">' in html(root=tmp_path, **kept)) is shown
