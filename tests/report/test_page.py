@@ -14,7 +14,7 @@ from relearn.report.deviations import Method
 from relearn.report.layout import Layout
 from relearn.report.runs import select
 from relearn.report.settings_page import Setting, SettingsTable
-from relearn.report.verdict_words import MEANINGS, PROVISIONAL_MEANS
+from relearn.report.verdict_words import COLOURS, MEANINGS, PROVISIONAL_MEANS, mixed
 from relearn.report.views import words
 from relearn.report.views.studies import About
 
@@ -140,7 +140,7 @@ def test_the_first_screen_says_what_holds(make_page):
     html, parts = make_page
     made = html()
     first = made[made.index("<header>") : made.index("</header>")]
-    counts = claims.tally(claims.with_runs(parts["claims"]))
+    counts = claims.tally(parts["claims"])
     found = {word: int(count) for count, word in re.findall(r'verdict \w+">(\d+) ([\w ]+)</span>', first)}
     assert sum(found.values()) == sum(counts.values())
     assert all(counts[word.replace(" ", "_")] <= count for word, count in found.items() if word in counts)
@@ -156,18 +156,19 @@ def test_the_first_screen_says_what_holds(make_page):
         (parts["root"] / "figures" / "claims_forest.png").unlink()
 
 
-def test_the_first_sentence_counts_the_claims_of_studies_with_a_verdict(make_page):
-    """A scale that is published study by study must not seem to have failed on what has not run yet."""
+def test_the_first_sentence_counts_every_claim_as_claims_md_does(make_page):
+    """A scale that is published study by study must not seem to have failed on what has not run yet, which is named."""
     html, parts = make_page
     own = [one for one in parts["claims"] if one.section == "poisoning"]
-    assert len(own) < len(parts["claims"]) and claims.with_runs(parts["claims"]) == own
-    made = html()
-    assert f" of {sum(claims.tally(own).values())} claims are reproduced" in made
-    assert "without one so far: Starts." in made
+    assert len(own) < len(parts["claims"])
+    made, counts = html(), claims.tally(parts["claims"])
+    assert f" of {sum(counts.values())} claims are reproduced" in made
+    assert f"contradicted, {counts['not_run']} are not run.</strong>" in made
+    assert "without a judged claim so far: Starts." in made
     nothing = [replace(one, verdict="not_run") for one in parts["claims"]]
     made = html(claims=nothing)
     assert f"0 of {sum(claims.tally(nothing).values())} claims are reproduced" in made
-    assert "without one so far" not in made
+    assert "without a judged claim so far" not in made
 
 
 def test_the_list_of_claims_begins_with_the_judged_ones_and_names_the_study_of_each(make_page):
@@ -248,6 +249,8 @@ def test_the_style_sheet_is_one_that_a_browser_reads_whole(make_page):
     assert used - places == rules[":root"].keys() == rules[f"{DARK} :root"].keys() and places < used
     for word in MEANINGS:
         assert rules[f".{word}"].keys() == {"background", "color"}
+        name = word.replace("_", "")
+        assert rules[":root"][f"--{name}"] == mixed(COLOURS[word], "#ffffff", 0.84)  # as in the forest plot
 
 
 @pytest.mark.parametrize("above", ["", f"{DARK} "])
