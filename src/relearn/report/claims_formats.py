@@ -25,7 +25,8 @@ SHARE = 0.1
 """The largest claimed ratio that is shown in percent."""
 
 READING = (
-    "- effect [95%]: the estimate and its 95% interval. A difference of shares is in percentage points. A ratio has no unit; one that is claimed to be small is in %.",
+    "- effect [95%]: the estimate and its 95% interval. A difference of shares is in percentage points. A ratio has no unit, but one that "
+    "is claimed to be small is in %.",
     "- claimed: the range in which the effect lies if the paper is right.",
     "- n: the seeds, or the attacked targets and victims, behind the effect; with seeds, also the number of networks compared, if not one.",
     "- seed: one repetition with its own random numbers. target, victim: the image that an attack aims at, the network that it attacks.",
