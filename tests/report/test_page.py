@@ -23,7 +23,7 @@ from .conftest import FOLDERS, SECTIONS, chapter
 
 TEXT = analysis.Analysis("2026-11-20", "1234567", "reproduced", "scale", "Too few targets.", "Scale medium.")
 NASTY = "<script>alert(1)</script> & \"quoted\" 'single'"
-VOID = {"meta", "br", "img", "link"}
+VOID = {"meta", "br", "img", "link", "wbr"}
 OPTIONAL = {"td", "th", "tr", "li"}
 ABOUT = [
     About(
@@ -96,7 +96,7 @@ def test_the_page_is_whole(make_page):
     for text in (
         "cp_beats_fc",
         "zhu2022.table2.2",
-        "poisoning.train.epochs",
+        "poisoning.<wbr>train.<wbr>epochs",
         "test_b",
         "not run",
         "dropout_transfers",
@@ -197,6 +197,22 @@ def test_tables_have_captions_heads_of_rows_and_columns_and_scroll_alone(make_pa
         assert all("scope=" in head for head in re.findall(r"<th[ >][^>]*", one))
     opened = re.findall(r'<div class="wide" tabindex="0" role="region" aria-label="[^"]+"><table', made)
     assert len(opened) == made.count("<table")
+
+
+def test_a_caption_does_not_repeat_the_heading_for_those_who_see_it(make_page):
+    made = make_page[0]()
+    table = made[made.index('<h4 id="zhu2022.table2.2">') :].split("</caption>")[0]
+    assert re.search(r'<caption><span class="unseen">[^<]+</span> In small print: the published value', table)
+    assert styles(made)[".unseen"]["position"] == "absolute"
+
+
+def test_a_verdict_that_is_explained_is_provisional_as_in_the_table(make_page):
+    html, parts = make_page
+    told = next(one for one in parts["explained"] if one.claim.parts)
+    some = replace(told, claim=replace(told.claim, missing=("no runs for b",)))
+    assert some.claim.provisional
+    heading = html(explained=[some]).partition(f"<h4><code>{told.claim.id}</code>")[2]
+    assert "(provisional)</span></h4>" in heading.partition("\n")[0]
 
 
 def pictures(made: str) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relearn.report import cost, figures, verdict_words
+from relearn.report import claims_formats, cost, figures, verdict_words
 from relearn.report.analysis import NONE_WRITTEN, Explained
 from relearn.report.artefacts import Artefact
 from relearn.report.claims import Claim, tally
@@ -162,7 +162,9 @@ def environment() -> Any:
         trim_blocks=True,
     )
     made.filters.update(
+        breakable=names.breakable,
         formulas=formulas.markup,
+        verdict_word=claims_formats.word,
         words=verdict_words.label,
         hours=cost.hours,
         label=names.label,
