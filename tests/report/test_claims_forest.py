@@ -11,7 +11,7 @@ from relearn.report import distance, figures
 from relearn.report.designs import Measure
 from relearn.report.figures import claims_forest
 from relearn.report.statistics import Interval
-from relearn.report.verdict_words import COLOURS, MEANINGS, PROVISIONAL_MEANS
+from relearn.report.verdict_words import COLOURS, MEANINGS
 from relearn.report.verdicts import Above, Below, Within
 
 from .test_undecided import DESIGN, claim, part
@@ -115,7 +115,7 @@ def test_a_provisional_verdict_and_a_corrected_statement_look_like_none_that_is_
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert legend == [
         f"reproduced (3, 1 as corrected): {MEANINGS['reproduced']}",
-        f"provisional (1), half-filled: {PROVISIONAL_MEANS}",
+        f"provisional (1), half-filled: {claims_forest.PROVISIONAL_MEANS}",
     ]
 
 

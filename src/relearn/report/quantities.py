@@ -269,8 +269,10 @@ class Evidence:
     @cached_property
     def _published_by_name(self) -> dict[Any, list[Mapping[str, Any]]]:
         found: dict[Any, list[Mapping[str, Any]]] = {}
-        for run in self._by_folder.values() if self._published else ():
-            given, whole = run.settings.get("network"), (self._published(run.folder) or {}).get("network")
+        published = self._published
+        for run in self._by_folder.values() if published else ():
+            given = run.settings.get("network")
+            whole = (published(run.folder) or {}).get("network") if published else None
             if isinstance(given, Mapping) and isinstance(whole, Mapping):
                 found.setdefault(given.get("name"), []).append(whole)
         return found

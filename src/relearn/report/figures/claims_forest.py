@@ -57,6 +57,7 @@ MARKS = {
     "not_run": ("_", True),
 }
 """Marker and filling of each verdict, whose colour is in :data:`relearn.report.verdict_words.COLOURS`: each has a marker of its own."""
+PROVISIONAL_MEANS = "some runs, trials or model quality are missing, or it holds for these victims only"
 CHECK = ("P", True)
 CHECK_MEANS = "a theorem, so only an error in the code can make it fail; not among the claims"
 LINE = 0.185  # inches
@@ -196,7 +197,7 @@ def _entries(plotted: Sequence[Mapping[str, Any]]) -> list[Any]:
             entries.append(entry(f"{words.label(verdict)} ({len(own)}{some}): {meaning}", _mark(verdict)))
     if some := sum(point["provisional"] for point in claims):
         half = {**_mark("reproduced", provisional=True), "color": style.INK, "markerfacecolor": style.INK}
-        entries.append(entry(f"{words.PROVISIONAL} ({some}), half-filled: {words.PROVISIONAL_MEANS}", half))
+        entries.append(entry(f"{words.PROVISIONAL} ({some}), half-filled: {PROVISIONAL_MEANS}", half))
     checked = [point["verdict"] for point in plotted if point["kind"] == "check"]
     for verdict in dict.fromkeys(checked):
         text = f"check: {formats.CHECKED.get(verdict, words.label(verdict))} ({checked.count(verdict)})"
