@@ -45,12 +45,17 @@ def test_only_an_empty_figure_with_a_series_of_ours_keeps_its_picture(tmp_path: 
     lines = {"ours": "a,0.5,runs/x", "reported": "a,0.5,", "aside": ",0.5,runs/x"}
     for kind in ("tables", "figures"):
         (tmp_path / kind).mkdir()
+    for name, status in (("measured", "measured"), ("empty", "not_run")):
+        (tmp_path / f"tables/{name}.md").write_text(f"# {name}: A table\n")
+        (tmp_path / f"tables/{name}.csv").write_text(f"row,status\na,{status}\n")
     for name in (*lines, "gone"):
         (tmp_path / f"figures/{name}.png").write_bytes(b"picture")
         if name in lines:
             (tmp_path / f"figures/{name}.csv").write_text(f"series,value,runs\n{lines[name]}\n")
-    published_set.gather(tmp_path, empty=[*lines, "gone"])
+    published_set.gather(tmp_path, empty=[*lines, "gone", "measured", "empty"])
     assert [path.name for path in (tmp_path / "figures").iterdir()] == ["ours.png"]
+    pages = (tmp_path / "tables.md").read_text()
+    assert 'id="measured"' in pages and 'id="empty"' not in pages
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from relearn.report import distance, figures
 from relearn.report.designs import Measure
 from relearn.report.figures import claims_forest
 from relearn.report.statistics import Interval
-from relearn.report.verdict_words import MEANINGS
+from relearn.report.verdict_words import COLOURS, MEANINGS
 from relearn.report.verdicts import Above, Below, Within
 
 from .test_undecided import DESIGN, claim, part
@@ -69,21 +69,19 @@ def test_the_points_beside_the_picture(tmp_path: Path, monkeypatch: pytest.Monke
         claim(part([0.05, 0.1, 0.15]), verdict="reproduced"),
         claim(part([0.3]), verdict="underpowered", id="single"),
         claim(verdict="not_run", id="empty"),
-        claim(verdict="not_run", id="silent", section="t"),  # of a study without a judged claim: left out
+        claim(verdict="not_run", id="silent", section="t"),  # of a study without a judged claim
     ]
     designs = {"s": {"one": DESIGN, "single": DESIGN}, "t": {}}
     claims_forest.write(told, designs, tmp_path)
     with (tmp_path / "claims_forest.csv").open() as file:
-        first, second, third = csv.DictReader(file)
+        first, second, third, fourth = csv.DictReader(file)
     assert float(first["distance"]) == pytest.approx(1.0) and first["bound"] == "> 0"
     assert first["claimed"] == "0.1" and float(first["distance_low"]) < 1.0 < float(first["distance_high"])
     assert (second["distance_low"], second["distance_high"]) == ("", "") and float(
         second["distance"]
     ) == pytest.approx(3.0)
-    assert (third["distance"], third["shown"]) == ("", "not run")
-    claims_forest.write(told[-1:], designs, tmp_path)  # nothing has run: every claim is there
-    with (tmp_path / "claims_forest.csv").open() as file:
-        assert [row["claim"] for row in csv.DictReader(file)] == ["silent"]
+    assert (third["distance"], third["shown"]) == (fourth["distance"], fourth["shown"]) == ("", "not run")
+    assert fourth["claim"] == "silent"  # so that the picture has all claims that claims.md counts
 
 
 def test_the_legend_explains_the_words_that_stand_there_and_names_every_claim() -> None:
@@ -97,8 +95,40 @@ def test_the_legend_explains_the_words_that_stand_there_and_names_every_claim() 
 
 def test_no_two_verdicts_differ_in_colour_alone() -> None:
     assert set(claims_forest.MARKS) == set(MEANINGS)
-    shapes = [(marker, filled) for marker, _, filled in claims_forest.MARKS.values()]
+    assert set(COLOURS) == set(MEANINGS)
+    shapes = [marker for marker, _ in (*claims_forest.MARKS.values(), claims_forest.CHECK)]
     assert len(set(shapes)) == len(shapes) and math.isclose(claims_forest.REACH, 3.0)
+
+
+def test_a_provisional_verdict_and_a_corrected_statement_look_like_none_that_is_firm() -> None:
+    told = [
+        claim(part([0.05, 0.1, 0.15]), verdict="reproduced"),
+        replace(claim(part([0.05, 0.1, 0.15]), verdict="reproduced"), id="some", missing=("no runs for b",)),
+        replace(claim(verdict="reproduced"), id="exact", kind="exact", corrected="Q9"),
+    ]
+    figure = claims_forest.draw(claims_forest.points(told, {"s": {"one": DESIGN, "some": DESIGN}}))
+    marks = [line for line in figure.axes[0].get_lines() if line.get_marker() == "o"]
+    assert [mark.get_fillstyle() for mark in marks] == ["full", "full", "left", "left", "full"]
+    beside = [text.get_text() for text in figure.axes[0].texts]
+    assert sum(text.endswith(" (provisional)") for text in beside) == 1
+    assert "reproduced (as corrected, Q9)" in beside
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == [
+        f"reproduced (3, 1 as corrected): {MEANINGS['reproduced']}",
+        f"provisional (1), half-filled: {claims_forest.PROVISIONAL_MEANS}",
+    ]
+
+
+def test_a_check_of_a_theorem_has_its_own_mark_and_is_not_counted() -> None:
+    check = replace(claim(verdict="reproduced"), id="theorem", kind="check")
+    plotted = claims_forest.points([claim(verdict="not_run"), check], {})
+    figure = claims_forest.draw(plotted)
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == [
+        f"not run (1): {MEANINGS['not_run']}",
+        f"check: holds (1): {claims_forest.CHECK_MEANS}",
+    ]
+    assert [line.get_marker() for line in figure.axes[0].get_lines()].count("P") == 1
 
 
 @pytest.mark.parametrize(

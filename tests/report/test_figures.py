@@ -342,11 +342,50 @@ def test_networks_of_another_suite_do_not_count(tmp_path: Path) -> None:
     assert found == {"first_steps": "", "grid": "networks at 0.25 of the width of the named networks"}
 
 
-def test_vision_transformers_tell_their_channels(tmp_path: Path) -> None:
-    made(tmp_path, "Swin-T", embed_dim=8, depth=24)
-    known = evidence_of(tmp_path)
-    told = "narrower versions of the named networks: 8 channels in the first stage (without stages: in all blocks)"
-    assert foot.sizes(behind(known, "Swin-T"), known) == told
+def test_vision_transformers_tell_their_channels_and_blocks(tmp_path: Path) -> None:
+    sizes = {
+        "CvT-13": {"name": "cvt_13", "embed_dim": 16, "depths": [1, 1, 3]},
+        "CvT-13-part": {"name": "cvt_13", "embed_dim": 16, "depths": [1, 1, 3]},
+        "ResNet-50": {"name": "resnet50", "channels": [16, 32, 64, 128], "layers": [1, 1, 2, 1]},
+        "DeiT-S": {"name": "deit", "embed_dim": 96, "depth": 4},
+        "Swin-T": {"name": "swin", "embed_dim": 24, "depths": [2, 2, 6, 2]},
+        "LRFormer": {"name": "lrformer_depth6", "embed_dim": 48},
+        "Deep": {"name": "deep", "embed_dim": 384, "depth": 24},
+        "Other": {"name": "other", "embed_dim": 8, "depth": 24},
+    }
+    whole = {
+        "CvT-13": {"embed_dim": 64, "depths": [1, 2, 10]},
+        "ResNet-50": {"channels": [64, 128, 256, 512], "layers": [3, 4, 6, 3]},
+        "DeiT-S": {"embed_dim": 384, "depth": 12},
+        "Swin-T": {"embed_dim": 96, "depths": [2, 2, 6, 2]},
+        "LRFormer": {"embed_dim": 384},
+        "Deep": {"embed_dim": 384, "depth": 24},
+    }
+    for network, own in sizes.items():
+        pretend.write_run(
+            tmp_path, "train_vision", {"network": network}, {}, study="lipsformer", settings={"network": own}
+        )
+    runs = evidence_of(tmp_path).runs
+    named = {run.folder: run.labels["network"] for run in runs}
+    paper = {folder: {"network": whole[name]} for folder, name in named.items() if name in whole}
+    known = Evidence(runs, published=paper.get)
+    told = {network: foot.sizes(behind(known, network), known) for network in sizes}
+    smaller, both = "versions of the named networks:", "narrower and shallower"
+    assert told == {
+        "CvT-13": f"{both} {smaller} 16 of 64 channels in the first stage, 5 of 13 blocks",
+        "CvT-13-part": f"{both} {smaller} 16 of 64 channels in the first stage, 5 of 13 blocks",
+        "ResNet-50": f"{both} {smaller} 16 of 64 channels in the first stage, 5 of 16 blocks",
+        "DeiT-S": f"{both} {smaller} 96 of 384 channels, 4 of 12 blocks",
+        "Swin-T": f"narrower {smaller} 24 of 96 channels in the first stage",
+        "LRFormer": f"narrower {smaller} 48 of 384 channels",
+        "Deep": "",
+        "Other": f"narrower {smaller} 8 channels",
+    }
+    assert foot.sizes(behind(known, "CvT-13", "ResNet-50", "DeiT-S"), known) == (
+        f"{both} {smaller} 16 of 64 channels in the first stage, 96 of 384 channels, 4 of 12, 5 of 13 and 5 of 16 blocks"
+    )
+    sure = {run.labels["network"]: foot.size_of([run], known, full="whole") == "whole" for run in runs}
+    assert [network for network, whole_size in sure.items() if whole_size] == ["Deep"]
 
 
 def test_a_guess_is_right_once_in_as_many_as_there_are_classes(tmp_path: Path) -> None:

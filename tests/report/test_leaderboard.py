@@ -36,9 +36,30 @@ def test_the_best_comes_first_ties_share_a_rank_and_gaps_follow() -> None:
 )  # two equal seeds give infinite ends
 def test_what_misses_a_trial_or_has_one_seed_has_no_rank(ends: tuple[float, float]) -> None:
     alone = replace(row("alone", 0.95), interval=Interval(0.95, *ends))
-    made = [row("part", 1.0, missing=2), row("whole", 0.2), alone]
-    assert ranks(leaderboard.rank_rows(made, "higher")) == [("whole", 1), ("part", None), ("alone", None)]
+    made = [row("part", 1.0, missing=2), row("whole", 0.2), row("other", 0.1), alone]
+    expected = [("whole", 1), ("other", 2), ("part", None), ("alone", None)]
+    assert ranks(leaderboard.rank_rows(made, "higher")) == expected
     assert alone.line("%", 100.0)[6:9] == ["95", "", ""]
+
+
+def test_only_rows_of_one_protocol_are_ranked_together() -> None:
+    """The precision is a part of it; a row without a rival has no rank, be it the only one of its cell."""
+    fast = [
+        replace(row(name, at), protocol="lr 1, bf16") for name, at in (("a", 0.3), ("b", 0.6), ("c", 0.3))
+    ]
+    sure = [replace(row(name, at), protocol="lr 1, fp32") for name, at in (("d", 0.9), ("e", 0.1))]
+    one = replace(row("f", 0.7), protocol="lr 2, fp32")
+    found = ranks(leaderboard.rank_rows([*fast, one, *sure], "higher"))
+    assert found == [("d", 1), ("e", 2), ("b", 1), ("a", 2), ("c", 2), ("f", None)]
+    assert ranks(leaderboard.rank_rows([one], "higher")) == [("f", None)]
+
+
+def test_the_protocol_names_every_precision_of_the_runs(
+    mini: list[runs.Run], attacks: leaderboard.Board
+) -> None:
+    first, second = mini[:2]
+    record = {**second.record, "machine": {**second.record["machine"], "precision": "bf16"}}
+    assert leaderboard._protocol(attacks, [first, replace(second, record=record)]).endswith("bf16 and fp32")
 
 
 def test_a_second_run_of_the_same_trials_adds_no_certainty() -> None:

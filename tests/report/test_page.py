@@ -14,7 +14,7 @@ from relearn.report.deviations import Method
 from relearn.report.layout import Layout
 from relearn.report.runs import select
 from relearn.report.settings_page import Setting, SettingsTable
-from relearn.report.verdict_words import MEANINGS, PROVISIONAL_MEANS
+from relearn.report.verdict_words import COLOURS, MEANINGS, PROVISIONAL_MEANS, mixed
 from relearn.report.views import words
 from relearn.report.views.studies import About
 
@@ -23,7 +23,7 @@ from .conftest import FOLDERS, SECTIONS, chapter
 
 TEXT = analysis.Analysis("2026-11-20", "1234567", "reproduced", "scale", "Too few targets.", "Scale medium.")
 NASTY = "<script>alert(1)</script> & \"quoted\" 'single'"
-VOID = {"meta", "br", "img", "link"}
+VOID = {"meta", "br", "img", "link", "wbr"}
 OPTIONAL = {"td", "th", "tr", "li"}
 ABOUT = [
     About(
@@ -96,7 +96,7 @@ def test_the_page_is_whole(make_page):
     for text in (
         "cp_beats_fc",
         "zhu2022.table2.2",
-        "poisoning.train.epochs",
+        "poisoning.<wbr>train.<wbr>epochs",
         "test_b",
         "not run",
         "dropout_transfers",
@@ -140,7 +140,7 @@ def test_the_first_screen_says_what_holds(make_page):
     html, parts = make_page
     made = html()
     first = made[made.index("<header>") : made.index("</header>")]
-    counts = claims.tally(claims.with_runs(parts["claims"]))
+    counts = claims.tally(parts["claims"])
     found = {word: int(count) for count, word in re.findall(r'verdict \w+">(\d+) ([\w ]+)</span>', first)}
     assert sum(found.values()) == sum(counts.values())
     assert all(counts[word.replace(" ", "_")] <= count for word, count in found.items() if word in counts)
@@ -156,18 +156,19 @@ def test_the_first_screen_says_what_holds(make_page):
         (parts["root"] / "figures" / "claims_forest.png").unlink()
 
 
-def test_the_first_sentence_counts_the_claims_of_studies_with_a_verdict(make_page):
-    """A scale that is published study by study must not seem to have failed on what has not run yet."""
+def test_the_first_sentence_counts_every_claim_as_claims_md_does(make_page):
+    """A scale that is published study by study must not seem to have failed on what has not run yet, which is named."""
     html, parts = make_page
     own = [one for one in parts["claims"] if one.section == "poisoning"]
-    assert len(own) < len(parts["claims"]) and claims.with_runs(parts["claims"]) == own
-    made = html()
-    assert f" of {sum(claims.tally(own).values())} claims are reproduced" in made
-    assert "without one so far: Starts." in made
+    assert len(own) < len(parts["claims"])
+    made, counts = html(), claims.tally(parts["claims"])
+    assert f" of {sum(counts.values())} claims are reproduced" in made
+    assert f"contradicted, {counts['not_run']} are not run.</strong>" in made
+    assert "without a judged claim so far: Starts." in made
     nothing = [replace(one, verdict="not_run") for one in parts["claims"]]
     made = html(claims=nothing)
     assert f"0 of {sum(claims.tally(nothing).values())} claims are reproduced" in made
-    assert "without one so far" not in made
+    assert "without a judged claim so far" not in made
 
 
 def test_the_list_of_claims_begins_with_the_judged_ones_and_names_the_study_of_each(make_page):
@@ -196,6 +197,22 @@ def test_tables_have_captions_heads_of_rows_and_columns_and_scroll_alone(make_pa
         assert all("scope=" in head for head in re.findall(r"<th[ >][^>]*", one))
     opened = re.findall(r'<div class="wide" tabindex="0" role="region" aria-label="[^"]+"><table', made)
     assert len(opened) == made.count("<table")
+
+
+def test_a_caption_does_not_repeat_the_heading_for_those_who_see_it(make_page):
+    made = make_page[0]()
+    table = made[made.index('<h4 id="zhu2022.table2.2">') :].split("</caption>")[0]
+    assert re.search(r'<caption><span class="unseen">[^<]+</span> In small print: the published value', table)
+    assert styles(made)[".unseen"]["position"] == "absolute"
+
+
+def test_a_verdict_that_is_explained_is_provisional_as_in_the_table(make_page):
+    html, parts = make_page
+    told = next(one for one in parts["explained"] if one.claim.parts)
+    some = replace(told, claim=replace(told.claim, missing=("no runs for b",)))
+    assert some.claim.provisional
+    heading = html(explained=[some]).partition(f"<h4><code>{told.claim.id}</code>")[2]
+    assert "(provisional)</span></h4>" in heading.partition("\n")[0]
 
 
 def pictures(made: str) -> list[str]:
@@ -248,6 +265,8 @@ def test_the_style_sheet_is_one_that_a_browser_reads_whole(make_page):
     assert used - places == rules[":root"].keys() == rules[f"{DARK} :root"].keys() and places < used
     for word in MEANINGS:
         assert rules[f".{word}"].keys() == {"background", "color"}
+        name = word.replace("_", "")
+        assert rules[":root"][f"--{name}"] == mixed(COLOURS[word], "#ffffff", 0.84)  # as in the forest plot
 
 
 @pytest.mark.parametrize("above", ["", f"{DARK} "])
@@ -443,3 +462,25 @@ def test_what_has_no_run_is_named_and_not_shown(make_page):
         named = made[made.index("without a run at this scale") :].split("</ul>")[0]
         assert f'id="{silent}"' not in made and "Figure 2.10: " in named
         assert (f'id="{first.id}"' in made) is shown and (first.title in named) is not shown
+
+
+def test_a_table_with_rows_beside_the_published_grid_is_shown(make_page):
+    html, parts = make_page
+    name = "zhu2022.table2.2"
+    none = [replace(one, measured=0) if one.artefact == name else one for one in parts["coverages"]]
+    cells = [replace(cell, status="not_run") for cell in parts["tables"][name]]
+    made, gone = html(coverages=none), html(coverages=none, tables={**parts["tables"], name: cells})
+    assert f'<h4 id="{name}">' in made and f'<h4 id="{name}">' not in gone
+    assert " published cells measured; shown on data of our own. Numbers" in made
+
+
+def test_a_figure_on_our_own_data_is_shown(make_page, tmp_path):
+    """None of its published cells is measured, but its file has a point of a run."""
+    html, parts = make_page
+    (tmp_path / "figures").mkdir()
+    one = next(one for one in parts["artefacts"] if one.id == "zhu2022.fig2.10")
+    (tmp_path / "figures" / f"{one.id}.png").write_bytes(b"picture")
+    for runs, shown in (("", False), ("runs/poisoning/x", True)):
+        (tmp_path / "figures" / f"{one.id}.csv").write_text(f"series,value,runs\nours,0.5,{runs}\n")
+        kept = {key: [a for a in parts[key] if a.kind == "table" or a is one] for key in ("artefacts",)}
+        assert (f'<h4 id="{one.id}">' in html(root=tmp_path, **kept)) is shown

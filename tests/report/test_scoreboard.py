@@ -113,6 +113,26 @@ def test_own_results_count_where_they_are_newer(results: Path, age: float, word:
     assert scoreboard.load(results, CLAIMS)[0].cells["mini"].verdict == word
 
 
+def test_a_cell_says_what_is_claimed_of_what(results: Path) -> None:
+    """The claimed range has no unit, which the effect has, unless the units of a row differ."""
+    said = {"shown": "+9.0 [+3.0, +15.1] points", "claimed_side": "> 0 points", "comparison": "A - B"}
+    one = judged("first", "renamed", "reproduced", unit="fraction", effect=0.09, **said)
+    two = judged(
+        "first", "renamed", "direction", unit="nats", effect=0.1, **said | {"claimed_side": "in [-1, 1] nats"}
+    )
+    cases = judged(
+        "first", "counted", "reproduced", effect=0.0, n={"cases": 3}, claimed_side="all cases", comparison="C"
+    )
+    board = scoreboard.rows(CLAIMS, {"mini": {"claims": [one, cases]}})
+    text = scoreboard.markdown(board)
+    assert "reproduced; +9.0 [+3.0, +15.1] points, claimed > 0 (A - B) |" in text
+    assert "reproduced; 3 of 3 cases hold |" in text
+    both = scoreboard.of_study(
+        scoreboard.rows(CLAIMS, {"mini": {"claims": [one]}, "small": {"claims": [two]}}), "first"
+    )
+    assert "claimed > 0 points (A - B) |" in both and "claimed in [-1, 1] nats (A - B) |" in both
+
+
 def test_a_rule_that_was_changed_after_runs_is_marked(results: Path) -> None:
     board = scoreboard.load(results, CLAIMS)
     assert [line[-1] for line in scoreboard.table(board)] == [0, 1, 0, 0]

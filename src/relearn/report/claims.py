@@ -235,12 +235,6 @@ def judge(finding: Finding, power: Power, looks: int = 1) -> dict[str, Any]:
     }
 
 
-def with_runs(claims: Sequence[Claim]) -> list[Claim]:
-    """The claims of the studies that have a judged claim; a set that is published study by study lacks the others."""
-    judged = {claim.section for claim in claims if claim.verdict != "not_run"}
-    return [claim for claim in claims if claim.section in judged]
-
-
 def tally(claims: Sequence[Claim]) -> dict[str, int]:
     """Number of claims with each verdict, strongest verdict first; provisional ones are counted separately.
 

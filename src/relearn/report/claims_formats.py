@@ -15,15 +15,18 @@ from relearn.report.comparisons import Comparison, Exact
 from relearn.report.layout import PIPELINE
 from relearn.report.statistics import Interval
 from relearn.report.table_formats import pipes
-from relearn.report.verdicts import Within, alike
+from relearn.report.verdicts import Below, Within, alike
 from relearn.report.views.names import plural
 
 NO_RUNS = "no runs for "
 SHOWN = {"bleu": "BLEU", "nats": "nats", "bits": "bits per character"}  # units shown after an effect
 
+SHARE = 0.1
+"""The largest claimed ratio that is shown in percent."""
 
 READING = (
-    "- effect [95%]: the estimate and its 95% interval. A difference of shares is in percentage points, a ratio has no unit.",
+    "- effect [95%]: the estimate and its 95% interval. A difference of shares is in percentage points. A ratio has no unit, but one that "
+    "is claimed to be small is in %.",
     "- claimed: the range in which the effect lies if the paper is right.",
     "- n: the seeds, or the attacked targets and victims, behind the effect; with seeds, also the number of networks compared, if not one.",
     "- seed: one repetition with its own random numbers. target, victim: the image that an attack aims at, the network that it attacks.",
@@ -43,7 +46,7 @@ def effect(part: Comparison | Exact | None) -> str:
         return cases_hold(part.cases - part.failures, part.cases)
     ends = part.interval
     if part.unit != "fraction":
-        return _with_interval(ends, "g", 1, shown_in(part), part)
+        return _with_interval(ends, "g", _factor(part), shown_in(part), part)
     if not part.difference:
         return _with_interval(ends, ".1f", 100, shown_in(part), part)
     # a margin of one point needs the second decimal, as does an interval narrower than the first one
@@ -57,10 +60,21 @@ def cases_hold(good: int, cases: int) -> str:
 
 
 def shown_in(part: Comparison) -> str:
-    """The unit in which an effect is shown: fractions as ``points`` or ``%``, a ratio without one."""
+    """The unit in which an effect is shown: fractions as ``points`` or ``%``, a ratio without one unless it is a share."""
+    if is_share(part):
+        return "%"
     if part.unit == "fraction":
         return "points" if part.difference else "%"
     return SHOWN.get(part.unit, "")
+
+
+def is_share(part: Comparison) -> bool:
+    """Whether a ratio is a share of its right side, as it is where the claim is that it is small."""
+    return part.unit == "ratio" and isinstance(part.claimed, Below) and part.claimed.threshold <= SHARE
+
+
+def _factor(part: Comparison) -> int:
+    return 100 if part.unit == "fraction" or is_share(part) else 1
 
 
 def _with_interval(ends: Interval, form: str, factor: float, unit: str, part: Comparison) -> str:
@@ -92,7 +106,7 @@ def format_claimed(part: Comparison | Exact | None) -> str:
         return ""
     if isinstance(part, Exact):
         return "all cases"
-    side = part.claimed.times(100) if part.unit == "fraction" else part.claimed
+    side = part.claimed.times(_factor(part))
     return f"{side} {shown_in(part)}".rstrip()
 
 

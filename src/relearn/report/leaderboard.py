@@ -4,7 +4,8 @@ A study lists its boards as ``BOARDS`` beside its predicates. A row is a method 
 initialisation) in a cell (the attack that a defence meets, a task, a network) at one scale. Only rows of a complete protocol are
 ranked: those with a number for every victim, seed and target that any row of the same cell has, and with an interval, which one seed
 does not give. A row that misses some says how many, stands below the others and has no rank. A diverged training that has no
-number is missing, too.
+number is missing, too. Rows are ranked among those of their cell with the same protocol, precision included; one that has no such
+rival has no rank.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def rows(board: Board, study: str, scale: str, runs: Sequence[Run]) -> list[Row]
                     *(_interval(trials, board.bounds), _over(trials)),
                     missing=len(wanted - {trial.key for trial in trials}),
                     cpu_h=cost.total(ancestry.with_ancestors(own), "cpu_s") / 3600,
-                    protocol=_protocol(board, folders[own[0]]),
+                    protocol=_protocol(board, [folders[one] for one in own]),
                     runs=tuple(own),
                 )
             )
@@ -117,13 +118,23 @@ def rows(board: Board, study: str, scale: str, runs: Sequence[Run]) -> list[Row]
 
 
 def rank_rows(made: Iterable[Row], better: str) -> list[Row]:
-    """Rows of one cell in order; equal estimates share a rank, and rows without a rank stand last."""
+    """Rows of one cell in order, those of one protocol together; equal estimates share a rank, and rows without a rank stand last."""
     sign = -1.0 if better == "higher" else 1.0
-    order = sorted(made, key=lambda row: (not _counts(row), sign * row.interval.estimate, row.method))
-    values = [row.interval.estimate for row in order]
-    return [
-        replace(row, rank=values.index(row.interval.estimate) + 1 if _counts(row) else None) for row in order
-    ]
+    rivals: dict[
+        str, list[float]
+    ] = {}  # estimates of the rows that can have a rank, by protocol, the best first
+    made = sorted(made, key=lambda row: (sign * row.interval.estimate, row.method))
+    for row in made:
+        if _counts(row):
+            rivals.setdefault(row.protocol, []).append(row.interval.estimate)
+    groups = [protocol for protocol, values in rivals.items() if len(values) > 1]
+
+    def rank(row: Row) -> int | None:
+        ranked = _counts(row) and row.protocol in groups
+        return rivals[row.protocol].index(row.interval.estimate) + 1 if ranked else None
+
+    found = [replace(row, rank=rank(row)) for row in made]
+    return sorted(found, key=lambda row: len(groups) if row.rank is None else groups.index(row.protocol))
 
 
 def _counts(row: Row) -> bool:
@@ -152,16 +163,24 @@ def _over(trials: Sequence[Trial]) -> str:
     return plural(len(keys), "seed")
 
 
-def _protocol(board: Board, run: Run) -> str:
-    """The settings that the board shows, and the precision; a key that the run lacks is left out."""
+def _protocol(board: Board, runs: Sequence[Run]) -> str:
+    """The settings that the board shows, and the precision, each with all its values; a key that the runs lack is left out."""
     found = []
     for path in board.protocol:
-        value: Any = run.settings
-        for name in path.split("."):
-            value = value.get(name) if isinstance(value, Mapping) else None
-        if value is not None:
-            found.append(f"{path.rpartition('.')[2].replace('_', ' ')} {value}")
-    return ", ".join([*found, str(run.record["machine"]["precision"])])
+        values = [value for run in runs if (value := _under(run.settings, path)) is not None]
+        if values:
+            found.append(f"{path.rpartition('.')[2].replace('_', ' ')} {_all_of(values)}")
+    return ", ".join([*found, _all_of([run.record["machine"]["precision"] for run in runs])])
+
+
+def _under(settings: Any, path: str) -> Any:
+    for name in path.split("."):
+        settings = settings.get(name) if isinstance(settings, Mapping) else None
+    return settings
+
+
+def _all_of(values: Iterable[Any]) -> str:
+    return " and ".join(sorted({str(value) for value in values}))
 
 
 def markdown(boards: Sequence[tuple[Board, Sequence[Row]]]) -> str:
@@ -171,7 +190,8 @@ def markdown(boards: Sequence[tuple[Board, Sequence[Row]]]) -> str:
         "",
         "Made from the published runs by `relearn scoreboard`; leaderboard.csv has the same rows with their runs. A row has a rank",
         "if its protocol is complete (a number for each victim, seed and target of its cell) and has a 95% interval, which one seed",
-        "does not give. Ranks order the estimates. Rows whose intervals overlap may still differ: the claims compare rows pair by pair.",
+        "does not give, and if another such row of its cell has the same protocol, precision included: only these are ranked together.",
+        "Ranks order the estimates. Rows whose intervals overlap may still differ: the claims compare rows pair by pair.",
         "They also leave out models below the [required quality](../../docs/verdicts.md#required-quality), which have a rank here.",
         "A share that is net of its control may be below 0.",
         "CPU hours include all runs that the row depends on. [How to add a method](../../docs/extending.md).",

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relearn.report import cost, figures, verdict_words
+from relearn.report import claims_formats, cost, figures, verdict_words
 from relearn.report.analysis import NONE_WRITTEN, Explained
 from relearn.report.artefacts import Artefact
-from relearn.report.claims import Claim, tally, with_runs
+from relearn.report.claims import Claim, tally
 from relearn.report.coverage import Coverage, total
 from relearn.report.deviations import Method
 from relearn.report.figures import claims_forest
@@ -82,9 +82,8 @@ def html(
     )
     shown = [studies.view(one, material) for one in about]
     drawn = (root / "figures" / f"{claims_forest.NAME}.png").is_file()
-    judged = with_runs(claims) or claims
-    counts = tally(judged)
-    silent = {claim.section for claim in claims} - {claim.section for claim in judged}
+    counts = tally(claims)
+    judged = {claim.section for claim in claims if claim.verdict != "not_run"}
     made = (
         environment()
         .get_template(TEMPLATE)
@@ -99,9 +98,11 @@ def html(
             problems=problems,
             tally=_by_verdict(counts),
             verdicts=_by_verdict(tally(claims)),
-            provisional=verdict_words.PROVISIONAL_MEANS * any(one.provisional for one in judged),
+            provisional=verdict_words.PROVISIONAL_MEANS * any(one.provisional for one in claims),
             counted=sum(counts.values()),
-            silent=[one.title for one in about if one.name in silent],
+            not_run=counts.get("not_run", 0),
+            silent=[one.title for one in about if judged and one.name not in judged],
+            verdict_styles=verdict_words.style_sheet(),
             **{name: sum(n for word, n in counts.items() if word.startswith(name)) for name in ENDS},
             checks=[claim_view(one) for one in claims if one.kind == "check"],
             forest=layout.picture(root, claims_forest.NAME) if drawn else "",
@@ -161,7 +162,9 @@ def environment() -> Any:
         trim_blocks=True,
     )
     made.filters.update(
+        breakable=names.breakable,
         formulas=formulas.markup,
+        verdict_word=claims_formats.word,
         words=verdict_words.label,
         hours=cost.hours,
         label=names.label,

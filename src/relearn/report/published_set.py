@@ -25,7 +25,7 @@ from types import MappingProxyType
 from relearn.report import cost
 from relearn.report.claims import Claim, tally
 from relearn.report.claims_formats import word
-from relearn.report.figures import drawn
+from relearn.report.figures import drawn, has_runs
 from relearn.report.runs import Run
 from relearn.report.views import words
 from relearn.report.views.names import plural
@@ -42,11 +42,15 @@ def gather(folder: Path, empty: Collection[str] = ()) -> None:
     """Pack the rendered files of ``folder/tables`` and ``folder/figures``; only the pictures stay as single files.
 
     Args:
-        empty: tables and figures without a measured cell. ``tables.md`` leaves these tables out. The pictures of these figures are
-            deleted, unless a series of ours is in them, such as one on a data set that the paper does not have.
+        empty: tables and figures without a measured cell of the published grid. ``tables.md`` leaves these tables out, and the pictures
+            of these figures are deleted, unless rows of ours are in them, such as those on a data set that the paper does not have.
     """
     tables, figures = folder / "tables", folder / "figures"
-    pages = {page.stem: page.read_text("utf-8") for page in tables.glob("*.md") if page.stem not in empty}
+    pages = {
+        page.stem: page.read_text("utf-8")
+        for page in tables.glob("*.md")
+        if page.stem not in empty or _is_measured(page.with_suffix(".csv"))
+    }
     (folder / "tables.md").write_text(together(pages), encoding="utf-8", newline="\n")
     for made in (tables, figures):
         files = {(made.name, name): content for name, content in csv_files(folder, made.name).items()}
@@ -84,11 +88,15 @@ def together(pages: Mapping[str, str]) -> str:
 
 
 def _has_runs(file: Path) -> bool:
-    """Whether a figure's file has a point of a run in a series."""
+    return file.is_file() and has_runs(file.read_bytes())
+
+
+def _is_measured(file: Path) -> bool:
+    """Whether a table's file has a measured cell."""
     if not file.is_file():
         return False
     with file.open(newline="", encoding="utf-8") as lines:
-        return any(row.get("runs") and row.get("series") for row in csv.DictReader(lines))
+        return any(row.get("status") == "measured" for row in csv.DictReader(lines))
 
 
 def unpack(folder: Path, target: Path) -> None:

@@ -261,6 +261,22 @@ class Evidence:
             )
         return self._whole[run.folder]
 
+    def published_networks(self, run: Run) -> list[Mapping[str, Any]]:
+        """The setting ``network`` of the same run at scale paper; where that has none, of the other runs of the named network."""
+        own = (self._published(run.folder) or {}).get("network") if self._published else None
+        return [own] if own else self._published_by_name.get(run.settings["network"].get("name"), [])
+
+    @cached_property
+    def _published_by_name(self) -> dict[Any, list[Mapping[str, Any]]]:
+        found: dict[Any, list[Mapping[str, Any]]] = {}
+        published = self._published
+        for run in self._by_folder.values() if published else ():
+            given = run.settings.get("network")
+            whole = (published(run.folder) or {}).get("network") if published else None
+            if isinstance(given, Mapping) and isinstance(whole, Mapping):
+                found.setdefault(given.get("name"), []).append(whole)
+        return found
+
     def of(self, name: str, *filters: Where) -> list[Run]:
         """The runs that measure this quantity, including diverged ones; a table, its coverage and claims ask for the same cells."""
         step = quantity(name).step

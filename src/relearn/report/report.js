@@ -18,6 +18,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
     button.addEventListener("click", () => {
       const down = head.getAttribute("aria-sort") === "ascending";
       heads.forEach(other => other.removeAttribute("aria-sort"));
+      table.querySelectorAll(".again").forEach(name => name.classList.remove("again"));
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
       const body = table.tBodies[0];
       const rows = [...body.rows].filter(row => !row.classList.contains("sum"));

@@ -27,6 +27,7 @@ FIELDS = (
     *("study", "claim", "kind", "says", "source", "scale", "verdict", "provisional"),
     *("effect", "low", "high", "unit", "n", "cpu_h", "shown", "version", "rule_changed"),
 )
+READING = "Each cell: verdict; effect with its 95% interval, the claimed range and what is compared; n; CPU hours of its runs."
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Cell:
         cpu_h: CPU hours of the deciding runs and of the runs that they read; None if not recorded.
         version: version of this software that judged the claim, if it was an earlier one; otherwise empty.
         rule_changed: whether the design says that the rule was changed after runs had been seen.
+        claimed: range in which the effect lies if the paper is right, with its unit; "" of cases, and in files of earlier versions.
+        comparison: what the effect compares.
     """
 
     verdict: str
@@ -54,6 +57,8 @@ class Cell:
     cpu_h: float | None
     version: str = ""
     rule_changed: bool = False
+    claimed: str = ""
+    comparison: str = ""
 
 
 @dataclass(frozen=True)
@@ -170,6 +175,7 @@ def _entry(found: Names, study: str, names: Sequence[str]) -> Mapping[str, Any] 
 
 def _cell(one: Mapping[str, Any], version: str) -> Cell:
     cost = one.get("cost") or {}
+    counted = (one.get("n") or {}).get("cases") is not None
     return Cell(
         verdict=one["verdict"],
         provisional=bool(one.get("provisional")),
@@ -182,6 +188,8 @@ def _cell(one: Mapping[str, Any], version: str) -> Cell:
         cpu_h=cost["cpu_s"] / 3600 if cost.get("cpu_s") is not None else None,
         version=version,
         rule_changed=bool((one.get("design") or {}).get("changed")),
+        claimed="" if counted else one.get("claimed_side", ""),
+        comparison="" if counted else one.get("comparison", ""),
     )
 
 
@@ -239,7 +247,7 @@ def counts(board: Sequence[Row], scale: str) -> dict[str, int]:
 def markdown(board: Sequence[Row]) -> str:
     """The whole scoreboard: one table per study with a column for each judged scale, then the meanings of the verdicts."""
     lines = ["# Scoreboard", "", *_summary(board), ""]
-    lines += ["Each cell: verdict; effect with its 95% interval; n; CPU hours of its runs.", ""]
+    lines += [READING, ""]
     for study in dict.fromkeys(row.study for row in board):
         lines += [f"## {study}", "", of_study(board, study)]
     provisional = any(cell.provisional for row in board for cell in row.cells.values())
@@ -317,5 +325,16 @@ def _cell_text(row: Row, scale: str) -> str:
     cost = f"{cell.cpu_h:.2g} CPU h" if cell.cpu_h else ""
     counted = cell.shown and cell.n.endswith(("case", "cases"))  # the effect already says of how many
     n = "" if counted else cell.n
+    effect = ", ".join(filter(None, (cell.shown, _claimed(row, cell))))
     rule = "rule changed after runs" * cell.rule_changed
-    return "; ".join(part for part in (row.word(scale), cell.shown, n, cost, rule) if part)
+    return "; ".join(part for part in (row.word(scale), effect, n, cost, rule) if part)
+
+
+def _claimed(row: Row, cell: Cell) -> str:
+    """``claimed > 0 (A - B)``; with its unit, which the effect has already, only where the scales of a row differ in theirs."""
+    if not cell.claimed:
+        return ""
+    units = {one.unit for one in row.cells.values() if one.claimed}
+    unit = re.search(r"(?<=[\d\]]) [^\d\]]+$", cell.claimed)
+    side = cell.claimed.removesuffix(unit[0]) if unit and len(units) == 1 else cell.claimed
+    return f"claimed {side}" + f" ({cell.comparison})" * bool(cell.comparison)

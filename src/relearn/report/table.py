@@ -144,7 +144,9 @@ def _cell(
         comparable=column.unit not in COSTS and all(evidence.follows(run, artefact.protocol) for run in runs),
         chosen="" if column.every else _settings(artefact, runs),
         size=foot.size_of(
-            [made for run in runs for made in evidence.sources(run)], full="networks of the published size"
+            [made for run in runs for made in evidence.sources(run)],
+            evidence,
+            full="networks of the published size",
         ),
     )
 

@@ -20,6 +20,17 @@ MEANINGS = {
     "not_run": "no runs, or no rule to judge them in this version",
 }
 """By verdict, the strongest first."""
+COLOURS = {
+    "reproduced": "#029E73",
+    "direction": "#0173B2",
+    "inconclusive": "#DE8F05",
+    "identical": "#DE8F05",
+    "contradicted": "#D55E00",
+    "partial": "#029E73",
+    "underpowered": "#7A7A7A",
+    "not_run": "#949494",
+}
+"""Colour of each verdict's mark (seaborn's colour-blind palette); the page's badges have tints of it."""
 PROVISIONAL = "provisional"
 PROVISIONAL_MEANS = (
     "a part of the claim was not run, or was run with too few trials or too weak models, "
@@ -48,6 +59,31 @@ def label(name: str, provisional: bool = False, corrected: str = "") -> str:
 def each_alone(apart: Mapping[str, str]) -> str:
     """The verdicts of a claim's networks or tasks, whose names may contain commas, on one line."""
     return "each alone: " + "; ".join(f"{name}: {label(verdict)}" for name, verdict in apart.items())
+
+
+def mixed(colour: str, other: str, share: float) -> str:
+    """A colour with a share of another one, each as ``#rrggbb``."""
+    pairs = [(int(colour[at : at + 2], 16), int(other[at : at + 2], 16)) for at in (1, 3, 5)]
+    return "#" + "".join(f"{round((1 - share) * one + share * two):02x}" for one, two in pairs)
+
+
+def style_sheet() -> str:
+    """The badges of the verdicts, light and dark, as CSS."""
+    sides = {"": (("#ffffff", 0.84), ("#000000", 0.62)), "dark": (("#171717", 0.7), ("#ffffff", 0.74))}
+    blocks = []
+    for side, (paper, ink) in sides.items():
+        made = [
+            f"--{word.replace('_', '')}{kind}: {mixed(colour, *to)};"
+            for word, colour in COLOURS.items()
+            for kind, to in (("", paper), ("ink", ink))
+        ]
+        block = f":root {{ {' '.join(made)} }}"
+        blocks.append(f"@media (prefers-color-scheme: {side}) {{ {block} }}" if side else block)
+    blocks += [
+        f".{word} {{ background: var(--{name}); color: var(--{name}ink); }}"
+        for word, name in ((word, word.replace("_", "")) for word in COLOURS)
+    ]
+    return "\n".join([*blocks, ""])
 
 
 def explanations(verdicts: Iterable[str] | None = None, provisional: bool = False) -> list[tuple[str, str]]:

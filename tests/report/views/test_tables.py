@@ -3,7 +3,7 @@
 import pytest
 
 from relearn.report.views.formulas import markup
-from relearn.report.views.names import heading, label
+from relearn.report.views.names import breakable, heading, label
 from relearn.report.views.tables import Shown, fold_published
 
 HEADER = ["Defence", "Rate, %", "Paper", "Published code", "Deviation", "Kept, %"]
@@ -28,12 +28,26 @@ def test_no_number_is_lost() -> None:
     assert all(text in shown for line in LINES for text in line if text != "-")
 
 
+def test_a_row_of_several_lines_is_named_once_and_measures_are_words() -> None:
+    lines = [["CvT", "Top-1, %", "65.0"], ["CvT", "Size, M", "not run"], ["ViL", "Top-1, %", "66.0"]]
+    _, found = fold_published(["Network", "Measure", "CIFAR-10"], lines)
+    assert [line[0].again for line in found] == [False, True, False]
+    assert [[cell.words for cell in line] for line in found] == [[False, True, False]] * 3
+
+
+def test_a_name_breaks_behind_a_separator_only() -> None:
+    assert breakable("cp_beats_fc") == "cp_<wbr>beats_<wbr>fc"
+    assert breakable("a.b/<c>") == "a.<wbr>b/<wbr>&lt;c&gt;"
+
+
 def test_artefacts_are_called_as_people_call_them() -> None:
     assert heading("zhu2022.table2.2", "Defences") == "Table 2.2: Defences"
     assert heading("addition.attacks", "Addition: attacks") == "Addition: attacks"
     assert [label(one) for one in ("kim2020.fig10", "addition.robustness", "touvron2021.facts")] == [
         *("Figure 10", "Addition", "facts")
     ]
+    assert heading("zhu2022.table5.8.accuracy", "Top-1") == "Table 5.8, accuracy: Top-1"
+    assert heading("qi2023.table2.accuracy", "Top-1") == "Table 2, accuracy: Top-1"
 
 
 # Formulas in plain text become HTML that reads well, and names of the code stay as they are.

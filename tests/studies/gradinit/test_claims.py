@@ -496,6 +496,10 @@ def test_the_share_of_the_training_time(tmp_path, seconds, word):
     assert (claim.verdict, claim.provisional) == (word, True)
     mean = seconds * (0.95 * 1.05) ** (1 / 3)
     assert claim.main.interval.estimate == pytest.approx(mean / (200 * 20))
+    assert claims_formats.format_claimed(claim.main) == "< 1 %"
+    shown = claims_formats.effect(claim.main)
+    assert shown.startswith(f"{100 * mean / (200 * 20):.3g} [") and shown.endswith("] %")
+    assert claim.main.unit == "ratio"  # so that the forest plot has its logarithm
 
 
 def test_batch_norm_cases_and_the_printed_bound(tmp_path):

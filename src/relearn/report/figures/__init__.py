@@ -214,6 +214,12 @@ def placed(content: bytes, link: Callable[[Line], str]) -> list[dict[str, str]]:
     ]
 
 
+def has_runs(content: bytes) -> bool:
+    """Whether a figure's CSV file has a point of a run in a series."""
+    rows = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
+    return any(row.get("runs") and row.get("series") for row in rows)
+
+
 def first_run(row: Line) -> str:
     """The folder of the first run behind a point, "" if there is none."""
     return next(iter(row.get("runs", "").split()), "")

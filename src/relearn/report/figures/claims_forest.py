@@ -10,7 +10,7 @@ from typing import Any
 from relearn.report import claims_formats as formats
 from relearn.report import distance, figures
 from relearn.report import verdict_words as words
-from relearn.report.claims import Claim, with_runs
+from relearn.report.claims import Claim
 from relearn.report.comparisons import Comparison
 from relearn.report.designs import Design
 from relearn.report.figures import style
@@ -23,6 +23,7 @@ FIELDS = (
         "kind",
         "verdict",
         "provisional",
+        "corrected",
         "comparison",
         "effect",
         "low",
@@ -40,28 +41,31 @@ CAPTION = (
     "of a claimed range 1 is the middle and 0 its ends. Bars are 95% intervals of the comparison that decides; arrows lead out of the "
     "picture; a single seed has no "
     "interval. Exact claims, and claims without a stated effect or without a run, show the verdict "
-    "alone. A study without a judged claim is left out; the counts leave out checks of theorems."
+    "alone. A half-filled mark is provisional. Checks of theorems have a mark of their own and are not among the claims."
 )
 AXIS = "distance from the claim's threshold, in claimed effects"
 REACH = 3.0
 """The axis ends at so many claimed effects on both sides."""
 MARKS = {
-    "reproduced": ("o", "#029E73", True),
-    "direction": (">", "#0173B2", True),
-    "inconclusive": ("D", "#949494", True),
-    "identical": ("s", "#949494", False),
-    "contradicted": ("X", "#D55E00", True),
-    "partial": ("h", "#029E73", False),
-    "underpowered": ("o", "#7a7a7a", False),
-    "not_run": ("_", "#949494", True),
+    "reproduced": ("o", True),
+    "direction": (">", True),
+    "inconclusive": ("D", True),
+    "identical": ("s", False),
+    "contradicted": ("X", True),
+    "partial": ("h", False),
+    "underpowered": ("v", False),
+    "not_run": ("_", True),
 }
-"""Marker, colour and filling of each verdict: no two differ in colour alone."""
+"""Marker and filling of each verdict, whose colour is in :data:`relearn.report.verdict_words.COLOURS`: each has a marker of its own."""
+PROVISIONAL_MEANS = "some runs, trials or model quality are missing, or it holds for these victims only"
+CHECK = ("P", True)
+CHECK_MEANS = "a theorem, so only an error in the code can make it fail; not among the claims"
 LINE = 0.185  # inches
 
 
 def write(claims: Sequence[Claim], designs: Mapping[str, Mapping[str, Design]], folder: Path) -> list[Path]:
-    """Draw the claims of one scale into ``claims_forest.{csv,png,pdf}`` in a folder, without studies that have no judged claim."""
-    plotted = points(with_runs(claims) or claims, designs)
+    """Draw the claims of one scale into ``claims_forest.{csv,png,pdf}`` in a folder."""
+    plotted = points(claims, designs)
     return figures.write(draw(plotted), plotted, FIELDS, folder / NAME)
 
 
@@ -75,7 +79,8 @@ def _point(claim: Claim, design: Design | None) -> dict[str, Any]:
     found: dict[str, Any] = dict.fromkeys(FIELDS)
     named = {"study": claim.section, "claim": claim.id, "kind": claim.kind, "verdict": claim.verdict}
     found |= named
-    found |= {"provisional": int(claim.provisional), "shown": formats.effect(main) or formats.word(claim)}
+    found |= {"provisional": int(claim.provisional), "corrected": claim.corrected}
+    found["shown"] = formats.effect(main) or words.label(claim.verdict)
     if not isinstance(main, Comparison):
         return found
     measure = design.measure(main.name, main.unit) if design else None
@@ -137,18 +142,16 @@ def draw(plotted: Sequence[Mapping[str, Any]]) -> Any:
             fontsize=style.SMALL,
             color=style.MUTED,
         )
-        entries = [_entry(word, plotted) for word in words.MEANINGS if _count(word, plotted)]
+        entries = _entries(plotted)
         figure.legend(handles=entries, loc="outside lower center", frameon=False, fontsize=style.SMALL)
     return figure
 
 
 def _line(axes: Any, at: int, point: Mapping[str, Any]) -> None:
-    mark = _mark(point["verdict"])
+    mark = _mark(point["verdict"], point["kind"] == "check", bool(point["provisional"]))
     beside = axes.get_yaxis_transform()
     axes.plot([-0.04], [at], transform=beside, clip_on=False, linestyle="", markersize=5, **mark)
-    axes.text(
-        1.03, at, point["shown"], transform=beside, va="center", fontsize=style.SMALL, color=style.MUTED
-    )
+    axes.text(1.03, at, _said(point), transform=beside, va="center", fontsize=style.SMALL, color=style.MUTED)
     if point["distance"] is None:
         return
     colour = mark["color"]
@@ -164,30 +167,52 @@ def _line(axes: Any, at: int, point: Mapping[str, Any]) -> None:
     for edge, arrow in ((-REACH, "<"), (REACH, ">")):
         if any(value / edge > 1 for value in beyond):
             axes.plot([edge], [at], marker=arrow, color=colour, markersize=4.5, clip_on=False)
-    says = f"{point['claim']}: {point['verdict'].replace('_', ' ')}, {point['shown']}"
+    says = f"{point['claim']}: {point['verdict'].replace('_', ' ')}, {_said(point)}"
     axes.figure.mark(axes, min(max(point["distance"], -REACH), REACH), at, point, says)
     if abs(point["distance"]) <= REACH:
         axes.plot([point["distance"]], [at], linestyle="", markersize=5, clip_on=False, **mark)
 
 
-def _count(verdict: str, plotted: Sequence[Mapping[str, Any]]) -> int:
-    """Number of claims with this verdict, not counting checks of theorems."""
-    return sum(point["verdict"] == verdict and point["kind"] != "check" for point in plotted)
+def _said(point: Mapping[str, Any]) -> str:
+    """The text beside a claim: effect or verdict, and in which form it was judged or that it is provisional."""
+    corrected = point["corrected"] and point["verdict"] in words.HOLDS
+    marks = [f"as corrected, {point['corrected']}"] * bool(corrected)
+    marks += [words.PROVISIONAL] * bool(point["provisional"])
+    return point["shown"] + (f" ({'; '.join(marks)})" if marks else "")
 
 
-def _entry(verdict: str, plotted: Sequence[Mapping[str, Any]]) -> Any:
-    """The legend entry of a verdict: its marker, the word, the number of claims, and its meaning."""
+def _entries(plotted: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The legend: each verdict with its marker, the number of claims, and its meaning; then what is provisional, and the checks."""
     from matplotlib.lines import Line2D
 
-    label = f"{words.label(verdict)} ({_count(verdict, plotted)}): {words.MEANINGS[verdict]}"
-    return Line2D([], [], linestyle="", markersize=6, label=label, **_mark(verdict))
+    def entry(text: str, mark: Mapping[str, Any]) -> Line2D:
+        return Line2D([], [], linestyle="", markersize=6, label=text, **mark)
+
+    claims = [point for point in plotted if point["kind"] != "check"]
+    entries = []
+    for verdict, meaning in words.MEANINGS.items():
+        if own := [point for point in claims if point["verdict"] == verdict]:
+            corrected = sum(bool(point["corrected"]) for point in own) if verdict in words.HOLDS else 0
+            some = f", {corrected} as corrected" * bool(corrected)
+            entries.append(entry(f"{words.label(verdict)} ({len(own)}{some}): {meaning}", _mark(verdict)))
+    if some := sum(point["provisional"] for point in claims):
+        half = {**_mark("reproduced", provisional=True), "color": style.INK, "markerfacecolor": style.INK}
+        entries.append(entry(f"{words.PROVISIONAL} ({some}), half-filled: {PROVISIONAL_MEANS}", half))
+    checked = [point["verdict"] for point in plotted if point["kind"] == "check"]
+    for verdict in dict.fromkeys(checked):
+        text = f"check: {formats.CHECKED.get(verdict, words.label(verdict))} ({checked.count(verdict)})"
+        entries.append(entry(f"{text}: {CHECK_MEANS}", _mark(verdict, check=True)))
+    return entries
 
 
-def _mark(verdict: str) -> dict[str, Any]:
-    marker, colour, filled = MARKS[verdict]
+def _mark(verdict: str, check: bool = False, provisional: bool = False) -> dict[str, Any]:
+    marker, filled = CHECK if check else MARKS[verdict]
+    colour = words.COLOURS[verdict]
+    half = {"fillstyle": "left", "markerfacecoloralt": "white"} if provisional else {}
     return {
         "marker": marker,
         "color": colour,
-        "markerfacecolor": colour if filled else "white",
+        "markerfacecolor": colour if filled or provisional else "white",
         "markeredgewidth": 1.2,
+        **half,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from relearn.report import published
@@ -17,7 +17,9 @@ COUNTED = {"seeds": ("seed", "seeds"), "trials": ("trial each", "trials each"), 
 NAMING = ("network", "victim", "architecture", "variant")  # labels that name a network
 SUITE = "suite"
 SHARES = ("width", "depth")  # settings given as a fraction of the published network's
-CHANNELS = "embed_dim"  # a setting of vision Transformers; full-size networks do not set it
+CHANNELS = ("embed_dim", "channels")  # settings that give them, those of stages in a list
+BLOCKS = ("depths", "layers", "depth")  # settings that count blocks, those of stages in a list
+MOST = 4  # sizes that are listed
 
 
 def words(
@@ -131,26 +133,74 @@ def sizes(points: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
         for run in evidence.runs
         if any((name, suite) in named for name in _names(run) for suite in _suites(run, drawn))
     ]
-    return size_of(made)
+    return size_of(made, evidence)
 
 
-def size_of(runs: Sequence[Run], full: str = "") -> str:
+def size_of(runs: Sequence[Run], evidence: Evidence, full: str = "") -> str:
     """The same of the networks that these runs made; ``full`` if they are known to have full size."""
-    made = [_network_settings(run) for run in runs]
-    shares = []
-    known = {share: _values(made, share) for share in SHARES}
-    for share, values in known.items():
-        if values and values[0] < 1:
-            shares.append(f"{_range(values)} of the {share}")
+    given = [(run, run.settings.get("network")) for run in runs]
+    counted = [(run, one) for run, one in given if isinstance(one, Mapping) and _channels(one)]
+    scaled = [
+        one if isinstance(one, Mapping) else run.settings for run, one in given if (run, one) not in counted
+    ]
+    known = {share: _values(scaled, share) for share in SHARES}
+    shares = [f"{_range(found)} of the {share}" for share, found in known.items() if found and found[0] < 1]
     statements = [f"networks at {' and '.join(shares)} of the named networks"] if shares else []
-    if channels := _values(made, CHANNELS):
-        statements.append(
-            f"narrower versions of the named networks: {_range(channels)} channels in the first stage (without stages: in all blocks)"
-        )
-    return "; ".join(statements) or (full if any(known.values()) else "")
+    compared = [(one, evidence.published_networks(run)) for run, one in counted]
+    if smaller := _smaller(compared):
+        statements.append(smaller)
+    sure = any(known.values()) or (compared and all(whole for _, whole in compared))
+    return "; ".join(statements) or (full if sure else "")
 
 
-def _values(made: list[Mapping[str, Any]], name: str) -> list[float]:
+def _smaller(networks: Sequence[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]]) -> str:
+    """``narrower and shallower versions of the named networks: 16 of 64 channels in the first stage, 5 of 13 blocks``.
+
+    Args:
+        networks: the settings of each, and those of its published version, none if they are not known.
+    """
+    first: dict[str, set[tuple[int, int]]] = {}  # by where the channels are
+    blocks = set()
+    for one, published_ones in networks:
+        channels, width = _channels(one), _agreed(_channels, published_ones)
+        count, depth = _blocks(one), _agreed(_blocks, published_ones)
+        if not width or channels < width:
+            stages = any(isinstance(one.get(name), list | tuple) for name in BLOCKS)
+            first.setdefault(" in the first stage" if stages else "", set()).add((channels, width))
+        if count < depth:
+            blocks.add((count, depth))
+    counts = [f"{_listed(found)} channels{where}" for where, found in sorted(first.items(), reverse=True)]
+    counts += [f"{_listed(blocks)} blocks"] if blocks else []
+    how = " and ".join(word for word, there in (("narrower", first), ("shallower", blocks)) if there)
+    return f"{how} versions of the named networks: {', '.join(counts)}" if how else ""
+
+
+def _agreed(count: Callable[[Mapping[str, Any]], int], networks: Sequence[Mapping[str, Any]]) -> int:
+    """The count of all these networks; 0 if they differ, or if there are none."""
+    found = {count(one) for one in networks}
+    return found.pop() if len(found) == 1 else 0
+
+
+def _listed(counts: set[tuple[int, int]]) -> str:
+    """``4 of 12 and 5 of 13``; of many the first and the last."""
+    shown = [f"{count} of {whole}" if whole else f"{count}" for count, whole in sorted(counts)]
+    if len(shown) > MOST:
+        return f"{shown[0]} to {shown[-1]}"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+def _channels(network: Mapping[str, Any]) -> int:
+    """Channels of the first stage, or of all blocks; 0 of a network whose size is given in shares."""
+    found = next((network[name] for name in CHANNELS if name in network), 0)
+    return int(found[0] if isinstance(found, list | tuple) else found)
+
+
+def _blocks(network: Mapping[str, Any]) -> int:
+    found = next((network[name] for name in BLOCKS if name in network), 0)
+    return int(sum(found) if isinstance(found, list | tuple) else found)
+
+
+def _values(made: Sequence[Mapping[str, Any]], name: str) -> list[float]:
     return sorted({float(one[name]) for one in made if isinstance(one.get(name), int | float)})
 
 
@@ -166,15 +216,3 @@ def _suites(run: Run, drawn: Sequence[Run]) -> set[str]:
     """Suites that a network of this run may stand for: its own, or all if it has none; networks of one name can differ in size by suite."""
     own = run.labels.get(SUITE)
     return {own, ""} if own else {"", *(one.labels.get(SUITE, "") for one in drawn)}
-
-
-def _network_settings(run: Run) -> Mapping[str, Any]:
-    network = run.settings.get("network")
-    if not isinstance(network, Mapping):
-        return run.settings
-    return {name: network[name] for name in (*SHARES, CHANNELS) if name in network and _share(name, network)}
-
-
-def _share(name: str, network: Mapping[str, Any]) -> bool:
-    """Whether the setting is a fraction of the published one: next to a channel count, a depth counts blocks."""
-    return name == CHANNELS or CHANNELS not in network

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from relearn.report import verdict_words
 from relearn.report.site import api, claim_pages, home, links, mkdocs_yml, study_pages
 from relearn.report.site.material import Site, claim_page, scale_page, study_page
 
@@ -53,11 +54,13 @@ def write(site: Site, out: Path, studies: Iterable[str] | None = None) -> list[P
         (pages / name).parent.mkdir(parents=True, exist_ok=True)
         (pages / name).write_text(content, encoding="utf-8", newline="\n")
     report = Path(__file__).resolve().parents[1]
+    sheet = pages / "verdicts.css"
+    sheet.write_text(verdict_words.style_sheet(), encoding="utf-8", newline="\n")
     files = pictures | {Path(name).name: report / name for name in STYLES}
     for name, source in files.items():
         (pages / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, pages / name)
-    return [pages / name for name in [*text, *files]]
+    return [sheet, *(pages / name for name in [*text, *files])]
 
 
 def _guide(site: Site, source: Path, page: str) -> str:

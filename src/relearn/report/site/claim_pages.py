@@ -54,7 +54,7 @@ def _scale(site: Site, row: Row, scale: str, one: Mapping[str, Any]) -> Iterator
         yield f'!!! note "{title}"\n\n    {text.text}{stale}\n\n    {text.experiment}'
     compared = ["| comparison | effect | verdict | how the interval is made |", "|---|---|---|---|"]
     for part in one.get("parts", ()):
-        shown = _effect(part)
+        shown = _effect(part, share=one.get("claimed_side", "").endswith("%"))
         verdict = part.get("says", part.get("verdict", ""))
         cells = (part.get("comparison", ""), shown, verdict_words.label(str(verdict)), part.get("method", ""))
         compared.append(pipes(*cells))
@@ -78,16 +78,17 @@ def _remarks(one: Mapping[str, Any]) -> list[str]:
     return lines + claims_formats.lacking(one.get("missing", ()))
 
 
-def _effect(part: Mapping[str, Any]) -> str:
-    """Estimate and interval of one comparison, in its own unit."""
+def _effect(part: Mapping[str, Any], share: bool = False) -> str:
+    """Estimate and interval of one comparison, in its own unit; with ``share`` a ratio in percent."""
     if part.get("effect") is None:
         return ""
     unit = part.get("unit", "")
     if part.get("method") == "exact":
         return f"{part['effect']:.3g} {unit}"
     low, high = part.get("low"), part.get("high")
-    share = "points" if "difference" in part.get("method", "") else "%"
-    factor, unit = (100, share) if unit == "fraction" else (1, unit if unit != "none" else "")
+    hundredths = "points" if "difference" in part.get("method", "") else "%"
+    in_hundredths = unit == "fraction" or (unit == "ratio" and share)
+    factor, unit = (100, hundredths) if in_hundredths else (1, unit if unit != "none" else "")
     if high is None and (low is None or (low == 0 and part.get("unit") == "ratio")):
         return f"{factor * part['effect']:.3g} {unit} (no interval)"
     ends = [f"{factor * end:.3g}" if end is not None else mark for end, mark in ((low, "-∞"), (high, "∞"))]

@@ -60,7 +60,7 @@ def settings(site: Site, guides: dict[str, list[str]], out: Path) -> dict[str, A
             ],
         },
         "extra": {"generator": False},
-        "extra_css": ["palette.css", "site.css"],
+        "extra_css": ["palette.css", "verdicts.css", "site.css"],
         "validation": {
             "omitted_files": "ignore",
             "not_found": "warn",

@@ -58,7 +58,7 @@ def view(about: About, material: Material) -> dict[str, Any]:
     measured, defined = total(counted)
     judged, silent = claims.split([one for one in material.claims if one.section == about.name])
     runs = [run for run in material.runs if run.study == about.name]
-    empty = [one for one in own if not covered[one.id].measured]
+    empty = [one for one in own if not (covered[one.id].measured or _beside_the_grid(one, material))]
     shown = [artefact(one, material, covered[one.id]) for one in own if one not in empty]
     return {
         "about": about,
@@ -89,6 +89,8 @@ def artefact(one: Artefact, material: Material, coverage: Coverage) -> dict[str,
         "caption": one.full_caption,
     }
     shown["coverage"] = f"{coverage.measured} of {coverage.defined} cells measured"
+    if not (coverage.measured or one.addition):
+        shown["coverage"] = f"0 of {coverage.defined} published cells measured; shown on data of our own"
     shown["files"] = material.layout.files(one)
     if one.kind == "table":
         cells = material.tables[one.id]
@@ -106,6 +108,14 @@ def artefact(one: Artefact, material: Material, coverage: Coverage) -> dict[str,
     size = _size(material.root / "figures" / f"{one.id}.png")
     picture = material.layout.picture(material.root, one.id)
     return {**shown, "picture": picture, "size": size, "marks": _marks(material, one.id)}
+
+
+def _beside_the_grid(one: Artefact, material: Material) -> bool:
+    """Whether rows were measured that the published grid does not have, such as a text of our own."""
+    if one.kind == "table":
+        return any(cell.status == "measured" for cell in material.tables[one.id])
+    path = material.root / "figures" / f"{one.id}.csv"
+    return path.is_file() and figures.has_runs(path.read_bytes())
 
 
 def _marks(material: Material, figure: str) -> list[dict[str, str]]:

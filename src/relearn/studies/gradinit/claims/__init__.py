@@ -61,7 +61,7 @@ BOARDS = (
         where={"step": "train_from_init", "suite": "grid", "recipe": "sgd"},
         method="initialisation",
         cell="network",
-        says="Best test accuracy of a network that is trained by the same recipe from each initialisation, mean over seeds.",
+        says="Best test accuracy from each initialisation, trained by the same recipe, but for the precision; mean over seeds.",
         protocol=("epochs", "batch_size", "lr"),
     ),
 )

@@ -55,7 +55,7 @@ BOARDS = (
         where={"step": "train_lra", "task": list(ALL_TASKS)},  # without the trainings that choose a rate
         method="attention",
         cell="task",
-        says="Test accuracy of an encoder that is trained by the same recipe with each attention, mean over seeds.",
+        says="Test accuracy with each attention, trained by the same recipe, but for the rate that was chosen for it; mean over seeds.",
         protocol=("steps", "batch_size"),
     ),
 )
