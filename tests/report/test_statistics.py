@@ -126,7 +126,7 @@ def test_a_lone_target_that_differs_never_narrows_a_paired_difference(targets):
 
 
 def test_rare_contrary_outcomes_are_seldom_taken_for_a_lead():
-    """Mean 0: of 20 targets each gains 1/4 with probability 0.2 and loses 1 with 0.05. Without the floor a fifth of the samples show a lead."""
+    """Mean 0: each of 20 targets gains 1/4 with probability 0.2 and loses 1 with 0.05. Without the floor a fifth show a lead."""
     rng = np.random.default_rng(11)
     drawn = rng.choice([0.25, -1.0, 0.0], p=[0.2, 0.05, 0.75], size=(1500, 20))
     leads = [clustered_mean(one, range(20), (-1.0, 1.0), resamples=500).low > 0 for one in drawn]

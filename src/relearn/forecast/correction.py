@@ -9,9 +9,10 @@ over this scale if it has at least :data:`ENOUGH` records, otherwise over all sc
 step in its study are used, then those of the step in any study. A step without a formula gets the mean of its records.
 
 The range of one job is :math:`r\,m\,e^{\pm 1.28 s}`, where s is the standard deviation of :math:`\log(y_i / m_i)`, larger if there are
-few records and at least :data:`FLOOR`. The errors of n jobs average out except for a shared part: s² becomes s²/n + t², with t = :data:`SHARED` for
-records of this scale and :data:`ELSEWHERE` for those of other scales. A machine without records, such as a GPU, uses its own
-rates and the ratios of the kinds of work: whatever a formula omits, it omits on every machine. The same holds for another precision.
+few records and at least :data:`FLOOR`. The errors of n jobs average out except for a shared part: s² becomes s²/n + t², with t =
+:data:`SHARED` for records of this scale and :data:`ELSEWHERE` for those of other scales. A machine without records, such as a GPU,
+uses its own rates and the ratios of the kinds of work: whatever a formula omits, it omits on every machine. The same holds for another
+precision. A mean over runs of another scale, whose jobs have another size, has t = :data:`ANOTHER_SIZE`, a factor of ten.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from relearn.forecast.machine import Machine
 ENOUGH = 3
 FLOOR, SHARED, ELSEWHERE = 0.10, 0.15, 0.40
 QUANTILE = 1.28
-ANOTHER_SIZE = math.log(10) / QUANTILE  # of a mean over runs of another scale, whose jobs have another size
+ANOTHER_SIZE = math.log(10) / QUANTILE
 """Of the normal distribution: four runs of five lie within."""
 
 
