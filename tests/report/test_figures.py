@@ -411,7 +411,7 @@ def test_points_that_are_shown_lead_to_their_first_run() -> None:
         {
             "left": "12.34",
             "top": "50",
-            "says": "A, x: 50%. Run: runs/s/t/seed0 and 1 more",
+            "says": "A, x: 50%. Run: t/seed0 and 1 more",
             "href": "runs/s/t/seed0/record.json",
         },
         {"left": "100", "top": "0.001", "says": "C: 25%", "href": ""},

@@ -97,11 +97,9 @@ def _number(value: float | None, part: Comparison) -> str:
 
 
 def to_dict(design: Design, claim: Claim, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The design as plain values for claims.json."""
+    """The design as plain values for claims.json; its words are in claims.md and in designs.yaml."""
     return {
         "scale": design.scale,
-        "compares": design.compares,
-        "chosen": design.chosen,
         "unit": design.unit,
         "n": design.n,
         "cost_cpu_h": design.cost_cpu_h,

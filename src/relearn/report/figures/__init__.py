@@ -142,7 +142,7 @@ def save(figure: Any, stem: Path) -> list[Path]:
     png, pdf = (stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "pdf"))
     drawn = io.BytesIO()
     with matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": stem.name}):
-        figure.dpi = 120
+        figure.dpi = 100
         canvas = FigureCanvasAgg(figure)
         if layout := figure.get_layout_engine():
             layout.execute(
@@ -226,6 +226,7 @@ def first_run(row: Line) -> str:
 
 
 def _run_note(row: Line) -> str:
+    """The first run behind a point, below the folder of its study, which the page names."""
     runs = row.get("runs", "").split()
     more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
-    return f". Run: {runs[0]}{more}" if runs else ""
+    return f". Run: {runs[0].split('/', 2)[-1]}{more}" if runs else ""
