@@ -241,7 +241,7 @@ def test_places_are_those_of_the_png(tmp_path: Path) -> None:
     assert (first["plot_says"], second["plot_says"], third["plot_left"]) == ("10", "1,000", "")
     with Image.open(tmp_path / "one.png") as image:
         pixels = image.convert("RGB")
-        assert pixels.width == round(120 * WIDTH)
+        assert pixels.width == round(100 * WIDTH)
         for row in (first, second):
             at = (float(row["plot_left"]) * pixels.width, float(row["plot_top"]) * pixels.height)
             assert pixels.getpixel(at) == pytest.approx(RED, abs=8)

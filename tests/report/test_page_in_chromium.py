@@ -56,7 +56,7 @@ def test_a_point_shows_its_numbers_on_focus_within_the_page(make_page, root: Pat
         for width in (390, 1366):
             seen = browser.look(page.as_uri(), width)
             assert seen.wide == [] and seen.scroll <= width
-            for number, says in enumerate(("20% [8.1%, 41.6%], 20 attacks. Run: runs/poisoning", "100%")):
+            for number, says in enumerate(("20% [8.1%, 41.6%], 20 attacks. Run: train/transfer", "100%")):
                 found = browser.evaluate(FOCUSED % number)
                 assert found["before"] == "none" and found["after"] == "block" and says in found["says"]
                 assert found["left"] >= 0 and found["right"] <= width and found["right"] > found["left"]

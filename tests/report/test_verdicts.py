@@ -241,9 +241,9 @@ def test_seeds_added_to_an_undecided_claim_cost_both_ends() -> None:
 
 
 def test_an_exact_statement_whose_cases_are_all_vacuous_is_missing() -> None:
-    idle, good = (Exact(name, cases, 0, True, ()) for name, cases in (("idle", 0), ("good", 3)))
+    idle, good = (Exact(name, cases, 0, cases > 0, ()) for name, cases in (("idle", 0), ("good", 3)))
     found = judge(Finding([idle, good]), lambda _: [])
-    assert (found["verdict"], found["missing"]) == ("reproduced", ("idle: every case is vacuous",))
+    assert (found["verdict"], found["missing"]) == ("partial", ("idle: every case is vacuous",))
     assert judge(Finding([idle]), lambda _: [])["verdict"] == "not_run"
     assert (
         judge(Finding([replace(idle, failures=1)]), lambda _: [])["verdict"] == "contradicted"

@@ -186,10 +186,9 @@ def judge(finding: Finding, power: Power, looks: int = 1) -> dict[str, Any]:
     parts = tuple(
         part.looked_at(looks) if isinstance(part, Comparison) and part.decides else part
         for part in finding.parts
-        if part not in empty
     )
     missing = (*finding.missing, *(f"{part.name}: every case is vacuous" for part in empty))
-    if not any(isinstance(part, Exact) or part.decides for part in parts):
+    if not any(part not in empty if isinstance(part, Exact) else part.decides for part in parts):
         return {"verdict": "not_run", "missing": missing, "reasons": missing}
     exact = [part for part in parts if isinstance(part, Exact)]
     if exact:

@@ -618,7 +618,10 @@ def test_a_difference_of_medians_comes_with_paired_means_and_wins(tmp_path):
     pretend.several(tmp_path, "rte", vanilla=0.6, freelb=[0.8, 0.81, 0.7], freelb_fresh=fresh)
     claim = judged(tmp_path, "mask_reuse")
     mean = 100 * (0.8 + 0.81 + 0.7 - sum(fresh)) / 3
-    assert f"paired by seed: mean {mean:+.3g} points, higher in 1 of 3, lower in 2" in claim.main.notes
+    said = (
+        f"paired by seed: mean {mean:+.3g} points, higher in 1 of 3, lower in 2 (two-sided sign test: p = 1)"
+    )
+    assert said in claim.main.notes
 
 
 def test_identical_runs_are_called_so(tmp_path):

@@ -191,6 +191,7 @@ def test_what_holds_of_an_infinite_bound_alone_is_not_reproduced(tmp_path):
     assert (claim.parts[0].cases, claim.parts[0].verdict, claim.verdict) == (0, "partial", "partial")
     said = ("LipsFormer-Swin-T: product of its blocks' norms 3", "LipsFormer-Swin-T: kappa 3")
     assert claim.parts[0].notes[:2] == said
+    assert claim.provisional and claim.missing[-1].endswith("every case is vacuous")
 
 
 @pytest.mark.parametrize(

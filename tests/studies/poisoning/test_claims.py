@@ -68,7 +68,7 @@ def test_effect_of_the_paired_difference_by_hand(evidence):
     # of twenty targets polytope takes the ten even ones, collision the five that four divides
     assert claim.main.interval.estimate == pytest.approx(10 / 20 - 5 / 20)
     assert claim.count() == {"targets": 20, "victims": 4, "pairs": 80, "seeds": 1, "trials": 80}
-    assert claim.verdict == "reproduced"
+    assert claim.verdict == "direction"  # five targets differ, six would decide
     assert len(claim.runs) == 8 and all("/train/" in run and "/none/" in run for run in claim.runs)
 
 
@@ -112,7 +112,7 @@ def test_weak_victims_are_underpowered(judge_study):
 )
 def test_victims_that_have_not_fitted_their_set_decide_nothing(judge_study, fitted, reason):
     claim = judge_study("cp_beats_fc", fitted=fitted, **BARE)
-    assert (claim.verdict, claim.numbers_say) == ("underpowered", "reproduced") and reason in claim.reasons
+    assert (claim.verdict, claim.numbers_say) == ("underpowered", "direction") and reason in claim.reasons
 
 
 def test_what_a_filter_removes_needs_no_fitted_victim(judge_study):
@@ -407,7 +407,7 @@ def test_markdown_and_json_say_the_same(evidence):
     data = json.loads(claims_formats.as_json(found, "mini"))
     assert [entry["id"] for entry in data["claims"]] == [claim.id for claim in found]
     best = next(entry for entry in data["claims"] if entry["id"] == "cp_beats_fc")
-    assert (best["verdict"], best["effect"], best["n"]["pairs"]) == ("reproduced", 0.25, 80)
+    assert (best["verdict"], best["effect"], best["n"]["pairs"]) == ("direction", 0.25, 80)
     assert best["low"] < best["effect"] < best["high"]
     assert "+25.0 [" in text and "points" in text
     for run in unfolded(best["runs"]):

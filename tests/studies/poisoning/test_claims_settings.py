@@ -74,7 +74,7 @@ def test_overlap_asks_for_the_accuracy_of_its_own_victims(judge_extra):
 
 
 @pytest.mark.parametrize(
-    ("paper", "released", "word"), [(3, 0, "reproduced"), (0, 3, "inconclusive"), (1, 4, "reproduced")]
+    ("paper", "released", "word"), [(3, 0, "reproduced"), (0, 3, "inconclusive"), (1, 4, "direction")]
 )
 def test_several_layers_are_judged_on_the_papers_form(judge_extra, paper, released, word):
     claim = judge_extra("multilayer_end_to_end", fake_settings.end_to_end(paper, released))
