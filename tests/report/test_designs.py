@@ -169,6 +169,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     [
         ({"n": None}, r"one\.n: missing, allowed: compares"),
         ({"n": 0}, r"one\.n: found 0, allowed: a whole number above 0"),
+        ({"looks": 0}, r"one\.looks: found 0, allowed: a whole number above 0"),
         ({"unit": "epochs"}, r"one\.unit: found epochs, allowed: seeds, targets"),
         ({"more": 1}, r"one\.more: unknown, allowed: compares"),
         ({"measures": []}, r"one\.measures: found none"),

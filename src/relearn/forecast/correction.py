@@ -30,8 +30,8 @@ from relearn.forecast.machine import Machine
 ENOUGH = 3
 FLOOR, SHARED, ELSEWHERE = 0.10, 0.15, 0.40
 QUANTILE = 1.28
-ANOTHER_SIZE = math.log(10) / QUANTILE
 """Of the normal distribution: four runs of five lie within."""
+ANOTHER_SIZE = math.log(10) / QUANTILE
 
 
 class Forecast(NamedTuple):

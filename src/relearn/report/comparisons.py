@@ -119,12 +119,10 @@ class Comparison:
         if looks == 1:
             return self
         ratio = self.unit == "ratio" and self.difference
-        wide, drawn = (one and widened(one, looks, ratio) for one in (self.interval, self.drawn))
-        notes = (
-            *self.notes,
-            f"interval corrected for {looks} looks: {self.over} were added to undecided ones",
-        )
-        return replace(self, interval=wide or self.interval, drawn=drawn, notes=notes)
+        note = f"interval corrected for {looks} looks: {self.over} were added to undecided ones"
+        drawn = self.drawn and widened(self.drawn, looks, ratio)
+        wide = widened(self.interval, looks, ratio)
+        return replace(self, interval=wide, drawn=drawn, notes=(*self.notes, note))
 
 
 @dataclass(frozen=True)

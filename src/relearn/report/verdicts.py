@@ -127,9 +127,10 @@ def widened(interval: Interval, among: int, ratio: bool = False) -> Interval:
         return stepped(middle, interval.steps, interval.freedom, 1 - 2 * tail / among)
     if interval.trials:
         wider = 1 - 2 * tail / among
-        found = clopper_pearson(middle * interval.trials, interval.trials, wider)
         if interval.groups:
             found = share_of(middle, interval.trials, interval.groups, wider)
+        else:
+            found = clopper_pearson(middle * interval.trials, interval.trials, wider)
         return replace(found, low=min(found.low, interval.low), high=max(found.high, interval.high))
     factor = t_quantile(1 - tail / among, interval.freedom) / t_quantile(1 - tail, interval.freedom)
     if (

@@ -34,8 +34,8 @@ class Machine:
     def room_for(self, job: NodeJob, running: list[NodeJob]) -> bool:
         """Whether ``job`` may start in addition to the running ones: checks the total, then slots and memory of each device.
 
-        Each job is counted on the device with the most free memory. One whose forecast exceeds the memory of a device starts only if
-        nothing else runs on them.
+        Each job counts on the device with the fewest, as `relearn.runs.devices` assigns them. One whose forecast exceeds the memory of a
+        device starts only if nothing else runs on them.
         """
         if len(running) >= self.jobs:
             return False
@@ -44,13 +44,9 @@ class Machine:
         there = [one for one in running if one.gpu]
         if len(there) >= self.per_device * len(self.devices_mb):
             return False
-        free = [(SHARE * memory, self.per_device) for memory in self.devices_mb]
-        for one in [*there, job]:
-            memory, slots = free.pop(max(range(len(free)), key=lambda place: free[place]))
-            if one.mem_mb > memory:
-                return not there
-            free += [(memory - one.mem_mb, slots - 1)] * (slots > 1)
-        return True
+        held = [there[place :: len(self.devices_mb)] for place in range(len(self.devices_mb))]
+        fewest, memory = min(zip(held, self.devices_mb), key=lambda one: len(one[0]))
+        return not there or sum(one.mem_mb for one in [*fewest, job]) <= SHARE * memory
 
 
 def cuda_memory_mb(python: str = sys.executable) -> tuple[int, ...]:

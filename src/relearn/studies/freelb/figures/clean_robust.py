@@ -53,7 +53,7 @@ NAMES = {
 
 
 def points(artefact: Artefact, evidence: Evidence) -> list[dict[str, Any]]:
-    """One row per seed and one with their mean and range (empty seed): clean and robust accuracy, or the change of a task's score.
+    """One row per seed and one with their mean and its ends (empty seed): clean and robust accuracy, or the change of a task's score.
 
     A change is a score minus that of vanilla training with the same seed: the score that decides the claims, on held-out samples if the
     task has them (``held_out`` 1), otherwise on those that chose rates and checkpoints. ``counts`` is 0 for a task that vanilla training
