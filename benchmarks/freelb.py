@@ -31,7 +31,8 @@ from timing import compare, report
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from relearn.measures.loss_increase import largest_increase, probed, sample_losses
+from relearn.maths.eval_mode import frozen
+from relearn.measures.loss_increase import largest_increase, sample_losses
 from relearn.methods.fit import plain_gradient
 from relearn.methods.freelb import FreeLB
 from relearn.models.sentence_encoder import SentenceClassifier, classifier, configuration
@@ -110,12 +111,12 @@ class Probe:
         return sample_losses(scores, self.labels)
 
     def ours(self, steps: int) -> None:
-        with probed(self.model):
+        with frozen(self.model):
             largest_increase(self.losses, self.embeds, self.real, self.eps, steps=steps, step_size=5e-3)
 
     def bare(self, steps: int) -> None:
         """Forward pass and gradient of the embeddings, of the same loss."""
-        with probed(self.model):
+        with frozen(self.model):
             for _ in range(steps):
                 point = self.embeds.clone().requires_grad_()
                 value = self.losses(point)

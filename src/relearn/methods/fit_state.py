@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from relearn.maths.eval_mode import modes_kept
+
 
 def capture(model: nn.Module, stepper: torch.optim.Optimizer) -> dict[str, Any]:
     """Parameters and buffers of the model, and the optimiser's moments."""
@@ -77,14 +79,11 @@ def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
 @contextlib.contextmanager
 def as_before(model: nn.Module) -> Iterator[None]:
     """Context that restores the mode of every module, the parameters' ``grad`` and the state of torch's global generators."""
-    modes = [(module, module.training) for module in model.modules()]
     gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices):
+    with torch.random.fork_rng(devices), modes_kept(model):
         try:
             yield
         finally:
-            for module, mode in modes:
-                module.training = mode
             for parameter, gradient in gradients:
                 parameter.grad = gradient

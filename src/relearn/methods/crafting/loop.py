@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from relearn.maths.eval_mode import frozen
 from relearn.methods.acceleration import compiled
 from relearn.methods.cheap_dropout import cheap_masks
 from relearn.methods.crafting.arguments import check, checked, networks_of, parts_of, pixel_std_of
@@ -18,7 +19,6 @@ from relearn.methods.crafting.evaluation import evaluate, usable
 from relearn.methods.crafting.folding import folded
 from relearn.methods.crafting.networks import (
     dropout_active,
-    frozen,
     random_state,
     seeded,
     set_random_state,
@@ -138,7 +138,7 @@ def craft(
 
     with ExitStack() as stack:
         stack.enter_context(torch.enable_grad())
-        stack.enter_context(frozen([*substitutes, *watched]))
+        stack.enter_context(frozen(*substitutes, *watched))
         stack.enter_context(seeded(seed, targets.device))
         stack.enter_context(cheap_masks(substitutes))
         for net in substitutes:
