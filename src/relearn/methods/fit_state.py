@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from relearn.maths.eval_mode import modes_kept
+
+
+class Checkpoint(Protocol):
+    """Storage of a procedure's state: a dict of tensors and plain values, written atomically."""
+
+    def load(self) -> dict[str, Any] | None: ...
+
+    def save(self, state: dict[str, Any]) -> None: ...
 
 
 def capture(model: nn.Module, stepper: torch.optim.Optimizer) -> dict[str, Any]:

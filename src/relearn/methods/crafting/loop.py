@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,15 +26,8 @@ from relearn.methods.crafting.networks import (
 from relearn.methods.crafting.objective import Objective, OnFeatures, as_objective, reading
 from relearn.methods.crafting.state import State
 from relearn.methods.crafting.target_side import TargetSide
+from relearn.methods.fit_state import Checkpoint
 from relearn.methods.memory_layout import layout
-
-
-class Checkpoint(Protocol):
-    """Storage of a run's state, a dict of tensors and ints; `load` returns the last saved state, or None."""
-
-    def load(self) -> dict[str, Any] | None: ...
-
-    def save(self, state: dict[str, Any]) -> None: ...
 
 
 @dataclass
