@@ -175,17 +175,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="FreeLB and its probe: time, masks, memory")
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--steps", type=int, default=25, help="steps of the probe in each pair")
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--size", choices=tuple(SIZES), default="small")
     parser.add_argument(
         "--case", choices=(*CASES, "long"), help="one case: printed, not written, as other sizes are"
     )
-    parser.add_argument("--memory", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    if arguments.memory:
-        measure_memory(*json.loads(arguments.memory))
-        return
+    arguments = peak.parsed(parser, measure_memory)
     pairs, size, threads = arguments.pairs, arguments.size, arguments.threads
     rows: list[dict[str, Any]] = []
     for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
