@@ -21,6 +21,7 @@ import torch
 from timing import compare, report
 from torch import Tensor, nn
 
+from relearn.maths.eval_mode import frozen
 from relearn.methods import convex_polytope, crafting, feature_collision
 from relearn.models import create
 
@@ -49,7 +50,7 @@ def bare(
     """Forward pass and input gradient in every network, and the target's forward pass if there is a target."""
 
     def run() -> None:
-        with crafting.frozen(nets), ExitStack() as stack:
+        with frozen(*nets), ExitStack() as stack:
             for net in nets:
                 stack.enter_context(crafting.dropout_active(net, dropout))
             for done in range(1, laps + 1):

@@ -16,8 +16,8 @@ import torch
 from timing import compare, report
 from torch import Tensor, nn
 
+from relearn.maths.eval_mode import frozen
 from relearn.methods.crafting.folding import folded
-from relearn.methods.crafting.networks import frozen
 from relearn.models import create
 
 NETWORKS = [
@@ -47,7 +47,7 @@ def main() -> None:
         net = create(name, dropout=0.2, width=WIDTH)
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         plain = copy.deepcopy(net)
-        with frozen([net, plain]), folded([net], "fp32"):
+        with frozen(net, plain), folded([net], "fp32"):
             found = compare(partial(passes, net, images), partial(passes, plain, images))
         rows.append({"network": name, **found})
     report("folding", rows, images=IMAGES, width=WIDTH)

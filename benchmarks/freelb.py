@@ -31,7 +31,8 @@ from timing import compare, report
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from relearn.measures.loss_increase import largest_increase, probed, sample_losses
+from relearn.maths.eval_mode import frozen
+from relearn.measures.loss_increase import largest_increase, sample_losses
 from relearn.methods.fit import plain_gradient
 from relearn.methods.freelb import FreeLB
 from relearn.models.sentence_encoder import SentenceClassifier, classifier, configuration
@@ -110,12 +111,12 @@ class Probe:
         return sample_losses(scores, self.labels)
 
     def ours(self, steps: int) -> None:
-        with probed(self.model):
+        with frozen(self.model):
             largest_increase(self.losses, self.embeds, self.real, self.eps, steps=steps, step_size=5e-3)
 
     def bare(self, steps: int) -> None:
         """Forward pass and gradient of the embeddings, of the same loss."""
-        with probed(self.model):
+        with frozen(self.model):
             for _ in range(steps):
                 point = self.embeds.clone().requires_grad_()
                 value = self.losses(point)
@@ -174,17 +175,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="FreeLB and its probe: time, masks, memory")
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--steps", type=int, default=25, help="steps of the probe in each pair")
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--size", choices=tuple(SIZES), default="small")
     parser.add_argument(
         "--case", choices=(*CASES, "long"), help="one case: printed, not written, as other sizes are"
     )
-    parser.add_argument("--memory", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    if arguments.memory:
-        measure_memory(*json.loads(arguments.memory))
-        return
+    arguments = peak.parsed(parser, measure_memory)
     pairs, size, threads = arguments.pairs, arguments.size, arguments.threads
     rows: list[dict[str, Any]] = []
     for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):

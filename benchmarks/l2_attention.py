@@ -182,14 +182,8 @@ def main() -> None:
         description="L2 attention against fused dot-product attention: time, memory"
     )
     parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="tiny sizes: printed, not written")
-    parser.add_argument("--memory", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    if arguments.memory:
-        measure_memory(*json.loads(arguments.memory))
-        return
+    arguments = peak.parsed(parser, measure_memory)
     width = (32, 4) if arguments.quick else (DIM, HEADS)
     sizes, masks = ({16: 2}, [True]) if arguments.quick else (SIZES, [False, True])
     rows = measure(sizes, masks, width, arguments.pairs, arguments.threads, "cpu")

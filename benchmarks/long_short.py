@@ -132,15 +132,9 @@ def main() -> None:
         description="long-short attention against full attention: time, memory, growth"
     )
     parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--part", choices=("layer", "slope"), help="one part: printed, not written")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: printed, not written")
-    parser.add_argument("--memory", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    if arguments.memory:
-        measure_memory(*json.loads(arguments.memory))
-        return
+    arguments = peak.parsed(parser, measure_memory)
     pairs, threads = arguments.pairs, arguments.threads
     lengths, all_lengths = ((64, 128), (64, 128)) if arguments.quick else (tuple(TIME), LENGTHS)
     rows: list[dict[str, Any]] = []

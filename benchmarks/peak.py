@@ -5,6 +5,7 @@ Otherwise the peaks would reflect allocator caching.
 
 from __future__ import annotations
 
+import argparse
 import gc
 import json
 import os
@@ -19,6 +20,18 @@ from relearn.runs.provenance import resident_peak
 
 SMALL = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_ARENA_MAX": "1"}
 Build = Callable[[], Callable[[], object]]
+
+
+def parsed(parser: argparse.ArgumentParser, measure: Callable[..., object]) -> argparse.Namespace:
+    """The arguments with ``--threads``, which is set; with ``--memory``, call only ``measure`` with its list, and end."""
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--memory", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    if arguments.memory:
+        measure(*json.loads(arguments.memory))
+        raise SystemExit
+    return arguments
 
 
 def in_process(script: str, *words: str) -> int:

@@ -22,7 +22,8 @@ from timing import compare, report
 from torch.nn.functional import cross_entropy
 
 from relearn.data.corruptions import LEVELS, NAMES, SEVERITIES, corrupt
-from relearn.methods.pgd import attack_mode, pgd
+from relearn.maths.eval_mode import frozen
+from relearn.methods.pgd import pgd
 from relearn.models import create
 
 Image = NDArray[Any]
@@ -45,7 +46,7 @@ def attack_rows(pairs: int) -> list[dict[str, Any]]:
             pgd(net, images, labels, eps=8 / 255, step_size=2 / 255, steps=STEPS)
 
         def bare(net: Any = net, images: Any = images, labels: Any = labels) -> None:
-            with attack_mode(net):
+            with frozen(net):
                 for _ in range(STEPS):
                     x = images.requires_grad_(True)
                     torch.autograd.grad(cross_entropy(net(x), labels, reduction="sum"), x)

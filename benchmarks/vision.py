@@ -176,19 +176,13 @@ def attentions(batch: int, pairs: int, stages: tuple[tuple[int, int, int, int], 
 def main() -> None:
     parser = argparse.ArgumentParser(description="LipsFormer against timm's Swin: time, memory, construction")
     parser.add_argument("--pairs", type=int, default=9)
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument(
         "--part",
         choices=("network", "construction", "attention"),
         help="one part: only its rows are replaced",
     )
     parser.add_argument("--quick", action="store_true", help="tiny sizes: printed, not written")
-    parser.add_argument("--memory", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    if arguments.memory:
-        measure_memory(*json.loads(arguments.memory))
-        return
+    arguments = peak.parsed(parser, measure_memory)
     batch, pairs = 1 if arguments.quick else 4, arguments.pairs
     parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "network": lambda: networks(batch, 224, pairs),

@@ -67,15 +67,15 @@ def test_questions_of_several_sets_are_read_with_their_candidates(folders: Path)
         return folders / name
 
     easy, both = (read(name, {"train": 3, "dev": 0, "test": 2}, folder_of) for name in ("arc_easy", "arc"))
-    assert (easy.kind, easy.classes, easy.metric, easy.labelled_test) == ("ranking", 1, "accuracy", True)
+    assert (easy.kind, easy.classes, easy.metric) == ("ranking", 1, "accuracy")
     assert easy.train.ids == [f"ARC-Easy-Train-{number}" for number in (0, 1, 3)]
     assert both.train.ids == ["ARC-Easy-Train-0", "ARC-Easy-Train-3", "ARC-Challenge-Train-1"]
-    assert len(easy.dev) == 3 and len(both.dev) == 6 and len(easy.test) == 2
+    assert len(easy.dev) == 3 and len(both.dev) == 6 and len(easy.test) == 2 and easy.test.labels is not None
     csqa = read("csqa", NONE, folder_of)
-    assert not csqa.labelled_test and csqa.test.labels is None
+    assert csqa.test.labels is None
     assert csqa.train.rows[0][0] == ("Q: Which?", "A: A") and csqa.train.labels is not None
     regents = read("regents", {}, folder_of)
-    assert len(regents.train) == 1 and not len(regents.dev) and not regents.labelled_test
+    assert len(regents.train) == 1 and not len(regents.dev) and not len(regents.test)
     for task in (easy, both, csqa, regents):
         assert str(folders) not in json.dumps(task.source) and "sha256" in task.source
 
@@ -91,12 +91,7 @@ def test_of_reviews_every_tenth_is_for_dev(tmp_path: Path, monkeypatch: pytest.M
     assert len(found.train) == 36 and "train-9" not in found.train.ids
     assert found.test.ids == ["test-0", "test-10", "test-20", "test-30"]
     assert found.test.labels is not None and found.test.labels.tolist() == [0, 0, 1, 1]
-    assert (found.kind, found.classes, found.metric, found.labelled_test) == (
-        "classification",
-        2,
-        "accuracy",
-        True,
-    )
+    assert (found.kind, found.classes, found.metric) == ("classification", 2, "accuracy")
 
 
 def test_samples_set_apart_are_not_trained_on(folders: Path) -> None:
@@ -117,12 +112,8 @@ def test_samples_set_apart_are_not_trained_on(folders: Path) -> None:
 def test_damaged_sentences_need_no_folder() -> None:
     found = read("acceptability", {"train": 10, "dev": 4, "test": 4}, nowhere)
     assert [len(one) for one in (found.train, found.dev, found.test)] == [10, 4, 4]
-    assert (found.kind, found.classes, found.metric, found.labelled_test) == (
-        "classification",
-        2,
-        "accuracy",
-        True,
-    )
+    assert found.test.labels is not None
+    assert (found.kind, found.classes, found.metric) == ("classification", 2, "accuracy")
 
 
 @pytest.mark.skipif(not (MIRROR / "glue" / "glue" / "CoLA").is_dir(), reason="RELEARN_MIRROR has no GLUE")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from relearn import torchvision_schema
+from relearn.maths.eval_mode import frozen
 from relearn.measures.loss_increase import (
     largest_increase,
-    probed,
     sample_losses,
     sample_norms,
     start_of,
@@ -135,7 +135,7 @@ PROBE: dict[str, Any] = {"steps": 12, "step_size": 0.1, "starts": 2, "seed": 3}
 
 def test_no_sample_acts_on_another_nor_does_padding(texts: Texts) -> None:
     eps = torch.tensor([0.5, 0.1, 1.0, 0.3, 0.0], dtype=torch.float64)
-    with probed(texts.net):
+    with frozen(texts.net):
         together = largest_increase(**texts.of([0, 1, 2, 3, 4]), eps=eps, **PROBE)
         turned = largest_increase(**texts.of([4, 2, 0, 3, 1]), eps=eps[[4, 2, 0, 3, 1]], **PROBE)
         for number, length in enumerate(texts.lengths.tolist()):
@@ -150,7 +150,7 @@ def test_no_sample_acts_on_another_nor_does_padding(texts: Texts) -> None:
 
 def test_more_steps_and_larger_balls_never_find_less(texts: Texts) -> None:
     given = texts.of([0, 1, 2, 3])
-    with probed(texts.net):
+    with frozen(texts.net):
         counts = [
             largest_increase(**given, eps=0.4, **{**PROBE, "steps": n}).increases for n in (0, 1, 3, 9, 40)
         ]
@@ -164,7 +164,7 @@ def test_more_steps_and_larger_balls_never_find_less(texts: Texts) -> None:
 
 def test_the_reported_loss_is_the_loss_at_that_point(texts: Texts) -> None:
     given = texts.of([0, 1, 2, 3])
-    with probed(texts.net):
+    with frozen(texts.net):
         found = largest_increase(**given, eps=0.8, **PROBE)
         there, right = given["losses"](given["embeds"] + found.deltas)
         clean, right_clean = given["losses"](given["embeds"])
@@ -176,7 +176,7 @@ def test_the_reported_loss_is_the_loss_at_that_point(texts: Texts) -> None:
 
 def test_it_beats_random_points_of_the_ball(texts: Texts) -> None:
     given = texts.of([0, 1, 2, 3])
-    with probed(texts.net), torch.no_grad():
+    with frozen(texts.net), torch.no_grad():
         found = largest_increase(**given, eps=0.5, steps=100, step_size=0.05)
         for seed in range(60):
             delta = normal(4, 9, 16, seed=seed).masked_fill(~given["real"][..., None], 0.0)
@@ -198,7 +198,7 @@ def test_a_step_is_one_forward_and_one_backward_pass_to_the_embeddings_alone(tex
         return inner(embeds)
 
     ticks: list[tuple[int, int]] = []
-    with probed(texts.net):
+    with frozen(texts.net):
         largest_increase(
             **{**given, "losses": losses}, eps=0.5, **PROBE, progress=lambda *at: ticks.append(at)
         )
@@ -212,7 +212,7 @@ def test_a_probed_network_is_given_back_as_it_was() -> None:
     net[1].eval()
     net[0].weight.requires_grad_(False)
     flags = [parameter.requires_grad for parameter in net.parameters()]
-    with pytest.raises(RuntimeError), probed(net):
+    with pytest.raises(RuntimeError), frozen(net):
         assert not net.training
         raise RuntimeError
     assert net.training and not net[1].training

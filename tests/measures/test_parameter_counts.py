@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from relearn.measures.model_counts import rounds_to
 from relearn.measures.parameter_counts import (
     COLUMNS,
     PUBLISHED,
     RELEASED,
     count_parameters,
     parameter_counts,
-    rounds_to,
 )
 from relearn.models import create
 
@@ -98,9 +98,9 @@ def test_another_width_is_another_network_and_seen_to_be():
 
 
 def test_a_count_rounds_to_what_is_printed():
-    assert rounds_to(1_725_000, 1.73) and not rounds_to(1_724_999, 1.73)
-    assert rounds_to(1_734_999, 1.73) and not rounds_to(1_735_000, 1.73)
-    assert all(rounds_to(RELEASED[name], millions) for name, millions in PUBLISHED.items())
+    assert rounds_to(1_725_000, "1.73") and not rounds_to(1_724_999, "1.73")
+    assert rounds_to(1_734_999, "1.73") and not rounds_to(1_735_000, "1.73")
+    assert all(rounds_to(RELEASED[name], f"{millions:.2f}") for name, millions in PUBLISHED.items())
 
 
 def test_a_network_of_ones_own_has_nothing_to_compare_with():

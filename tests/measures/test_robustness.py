@@ -8,9 +8,10 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from relearn.maths.eval_mode import frozen
 from relearn.measures.robustness import LIMITS, STEP, _noise, robustness
 from relearn.methods.fit import fit
-from relearn.methods.pgd import attack_mode, forward, pgd
+from relearn.methods.pgd import forward, pgd
 
 EPS = (0.02, 0.05, 0.1)
 
@@ -84,7 +85,7 @@ def measured(net, eps=EPS, wrong=0, **change):
     images, labels = problem()
     labels[:wrong] = 1 - labels[:wrong]
     keys = {"eps": eps, "steps": 10, "restarts": 2} | change
-    with attack_mode(net):
+    with frozen(net):
         return robustness(partial(pgd, net, images, labels), partial(forward, net), images, labels, **keys)
 
 
@@ -109,7 +110,7 @@ def test_the_accuracy_of_a_linear_model_is_the_share_of_margins_beyond_eps():
     weight, bias = net[1].weight.detach(), net[1].bias.detach()
     difference = weight[labels] - weight[1 - labels]
     margin = (difference * images.flatten(1)).sum(1) + bias[labels] - bias[1 - labels]
-    with attack_mode(net):
+    with frozen(net):
         found = robustness(
             partial(pgd, net, images, labels),
             partial(forward, net),

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from relearn.methods.pgd import ascend, attack_mode, pgd, random_starts
+from relearn.maths.eval_mode import frozen
+from relearn.methods.pgd import ascend, pgd, random_starts
 
 
 class Linear(nn.Module):
@@ -68,7 +69,7 @@ def test_one_step_follows_the_sign_of_finite_differences():
     net, (images, labels) = small_net(), problem(n=2)
     net.train()
     step, h = 0.01, 1e-6
-    with attack_mode(net):
+    with frozen(net):
         found = ascend(
             net,
             lambda logits: cross_entropy(logits, labels, reduction="none"),
@@ -183,7 +184,7 @@ def test_loss_curves_are_the_mean_losses_of_the_visited_points():
     net, (images, labels) = small_net(), problem()
     found = pgd(net, images, labels, eps=0.05, step_size=0.02, steps=3, random_start=False)
     losses = []
-    with attack_mode(net):
+    with frozen(net):
         for steps in range(4):
             point = ascend(
                 net,
@@ -231,7 +232,7 @@ def test_the_network_is_used_in_eval_mode_and_given_back_as_it_was():
 
 def test_the_network_is_given_back_after_an_error_too():
     net = small_net().train()
-    with pytest.raises(ZeroDivisionError), attack_mode(net):
+    with pytest.raises(ZeroDivisionError), frozen(net):
         raise ZeroDivisionError
     assert net.training and all(p.requires_grad for p in net.parameters())
 

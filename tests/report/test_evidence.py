@@ -44,16 +44,17 @@ def test_the_table_is_that_of_published_runs(tmp_path: Path) -> None:
     assert list(table["seed"]) == [0, 1, 2] and set(table["labels.network"]) == {"VGG"}
 
 
-def test_a_run_follows_a_protocol_only_if_its_data_and_network_do() -> None:
-    def of(name: str, settings: dict[str, object], *sources: Run) -> Run:
-        inputs = {"in": [{"path": f"/x/{one.folder}/out.pt"} for one in sources]}
-        return Run({**RUNS[0].record, "settings": settings, "inputs": inputs}, f"runs/gradinit/{name}")
+def run_of(name: str, settings: dict[str, object], *sources: Run) -> Run:
+    inputs = {"in": [{"path": f"/x/{one.folder}/out.pt"} for one in sources]}
+    return Run({**RUNS[0].record, "settings": settings, "inputs": inputs}, f"runs/gradinit/{name}")
 
-    data, other = of("data", {"dataset": "cifar10"}), of("other", {"dataset": "digits"})
-    start = of("start", {"network": {"width": 1.0}}, data)
-    same, elsewhere = of("same", {"lr": 0.1}, start), of("elsewhere", {"lr": 0.1}, other)
-    small = of("small", {"network": {"width": 0.25}}, data)
-    narrow = of("narrow", {"lr": 0.1}, small)
+
+def test_a_run_follows_a_protocol_only_if_its_data_and_network_do() -> None:
+    data, other = run_of("data", {"dataset": "cifar10"}), run_of("other", {"dataset": "digits"})
+    start = run_of("start", {"network": {"width": 1.0}}, data)
+    same, elsewhere = run_of("same", {"lr": 0.1}, start), run_of("elsewhere", {"lr": 0.1}, other)
+    small = run_of("small", {"network": {"width": 0.25}}, data)
+    narrow = run_of("narrow", {"lr": 0.1}, small)
     evidence = Evidence([data, other, start, same, elsewhere, small, narrow])
     protocol = {"dataset": ["cifar10", "cifar100"], "width": 1.0}
     assert [evidence.follows(one, protocol) for one in (same, elsewhere, narrow)] == [True, False, False]
@@ -63,16 +64,12 @@ def test_a_run_follows_a_protocol_only_if_its_data_and_network_do() -> None:
 
 
 def test_a_run_follows_the_paper_only_if_its_amounts_are_those_of_scale_paper() -> None:
-    def of(name: str, settings: dict[str, object], *sources: Run) -> Run:
-        inputs = {"in": [{"path": f"/x/{one.folder}/out.pt"} for one in sources]}
-        return Run({**RUNS[0].record, "settings": settings, "inputs": inputs}, f"runs/gradinit/{name}")
-
     paper: dict[str, dict[str, object]] = {
         "data": {"train_samples": 0},
         "train": {"training": {"epochs": 300}, "network": {"depths": (2, 6)}, "lr": 0.1},
         "evaluate": {"images": 0},
     }
-    data, tenth = of("data", {"train_samples": 0}), of("data", {"train_samples": 500})
+    data, tenth = run_of("data", {"train_samples": 0}), run_of("data", {"train_samples": 500})
     full: dict[str, object] = {
         "training": {"epochs": 300},
         "network": {"depths": [2, 6]},
@@ -80,11 +77,11 @@ def test_a_run_follows_the_paper_only_if_its_amounts_are_those_of_scale_paper() 
         "steps": 5,
     }
     changes: list[dict[str, object]] = [{}, {"training": {"epochs": 30}}, {"network": {"depths": [1, 6]}}]
-    trainings = [of("train", {**full, **change}, data) for change in changes]
-    trainings += [of("train", full, tenth), of("own", full, data)]
+    trainings = [run_of("train", {**full, **change}, data) for change in changes]
+    trainings += [run_of("train", full, tenth), run_of("own", full, data)]
     for training, follows in zip(trainings, (True, False, False, False, False)):
         runs = [
-            of("evaluate", {"images": 100}, training),
+            run_of("evaluate", {"images": 100}, training),
             training,
             tenth if training is trainings[3] else data,
         ]

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relearn.runs import provenance, record, spool
+from relearn.runs import provenance, record, record_file, spool
 from relearn.runs.record_file import FIELDS
 
 RUN: dict[str, Any] = {
@@ -145,7 +145,7 @@ def test_all_sound_records_are_read_and_the_others_are_named() -> None:
     (sound.out / "trials.csv").write_text("target\n")
     assert len(record.verify_outputs(records[0])) == 1
     with pytest.raises(record.RecordError, match=r"trials\.csv: torn or edited"):
-        record.trials(records[0])
+        record_file.content(records[0], "trials.csv")
     (sound.out / "trials.csv").unlink()
     assert record.verify_outputs(records[0])[0].endswith("missing")
 
@@ -171,7 +171,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), min_s
 def test_trials_come_back_as_they_went(rows: list[tuple[Any, str]]) -> None:
     with make() as run:
         run.finish({}, trials=(["target", "a name, with a comma"], rows))
-    found = record.trials(record.read(run.out))
+    found = record_file.rows(record_file.content(record.read(run.out), "trials.csv"))
     assert [tuple(row.values()) for row in found] == rows
     assert [type(row["target"]) for row in found] == [int if type(a) is bool else type(a) for a, _ in rows]
 
@@ -351,7 +351,7 @@ KILLED_EVERYWHERE = '''
 import json, os, shutil, signal, sys, warnings
 from pathlib import Path
 import torch
-from relearn.runs import checkpoint, provenance, record, spool
+from relearn.runs import checkpoint, provenance, record, record_file, spool
 torch.set_num_threads(1)
 provenance._git = lambda *_: None
 out = Path("results/mini/runs/a")
@@ -403,7 +403,7 @@ def told():
     assert record.verify_outputs(found) == []
     story = spool.tell(Path("results/mini/spool") / (found["run"] + ".jsonl"))
     points = {place: value for place, (_, value) in story.points.items()}
-    return found["metrics"], found["outputs"], record.trials(found), points
+    return found["metrics"], found["outputs"], record_file.rows(record_file.content(found, "trials.csv")), points
 
 def orphans():
     return [path.name for path in Path("results").rglob("*.tmp")]
@@ -466,7 +466,7 @@ def test_a_full_disk_at_any_call_leaves_no_torn_record(monkeypatch: pytest.Monke
             except (record.RecordError, OSError) as error:
                 assert "No space left" in str(error) and "\n" not in str(error)
         if (FOLDER / "record.json").exists():
-            assert record.trials(record.read(FOLDER))
+            assert record_file.rows(record_file.content(record.read(FOLDER), "trials.csv"))
         assert not list(Path("results").rglob("*.tmp"))
         if calls <= fail_from:
             return

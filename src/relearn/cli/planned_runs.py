@@ -22,6 +22,7 @@ from relearn.studies.study import load
 
 if TYPE_CHECKING:
     from relearn.report.claims import Section
+    from relearn.report.designs import Design
     from relearn.studies.family import Family
     from relearn.studies.study import Study
 
@@ -29,13 +30,12 @@ if TYPE_CHECKING:
 UNPLANNED = "that the parameters no longer plan"
 
 
-def section_of(study: Study, scale: str) -> Section:
-    """How the claims of a study are judged at a scale."""
+def section_of(study: Study, scale: str, planned: Mapping[str, Design]) -> Section:
+    """How the claims of a study are judged at a scale, given its designs by claim."""
     from relearn.report import claims, designs
 
     part = study.part("claims")
-    looks = designs.looks(designs.load({study.name: study.reported})[study.name], scale)
-    return claims.Section(part.PREDICATES, part.power, looks)
+    return claims.Section(part.PREDICATES, part.power, designs.looks(planned, scale))
 
 
 class PlannedRun(Run):

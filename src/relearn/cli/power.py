@@ -78,7 +78,7 @@ def judge(values: Mapping[str, Any], root: Path) -> tuple[list[Claim], list[Run]
         ValueError: no valid record.
     """
     from relearn.cli.planned_runs import section_of, still_planned
-    from relearn.report import claims, runs
+    from relearn.report import claims, designs, runs
     from relearn.report.quantities import Evidence
     from relearn.studies.study import all_studies
 
@@ -92,7 +92,8 @@ def judge(values: Mapping[str, Any], root: Path) -> tuple[list[Claim], list[Run]
         if not problem.endswith(f", allowed: {scale}"):  # a record of another scale is in order
             print(f"left out: {problem}", file=sys.stderr)
     studies = all_studies()
-    sections = {study.name: section_of(study, scale) for study in studies}
+    folders = {study.name: study.reported for study in studies}
+    planned = designs.load(folders)
+    sections = {study.name: section_of(study, scale, planned[study.name]) for study in studies}
     evidence = {study.name: Evidence(run for run in found if run.study == study.name) for study in studies}
-    entries = claims.load({study.name: study.reported for study in studies})
-    return claims.judge_all(entries, evidence, sections), found
+    return claims.judge_all(claims.load(folders), evidence, sections), found

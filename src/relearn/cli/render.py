@@ -256,9 +256,9 @@ def _whole(
     from relearn.report.figures import claims_forest
 
     scale, folders = args.scale, {study.name: study.reported for study in studies}
-    sections = {study.name: section_of(study, scale) for study in studies}
-    judged = claims.judge_all(claims.load(folders), evidence, sections)
     planned = designs.load(folders)
+    sections = {study.name: section_of(study, scale, planned[study.name]) for study in studies}
+    judged = claims.judge_all(claims.load(folders), evidence, sections)
     where = partial(place, path=args.params, scale=scale)
     as_planned = planned_settings(values)
     judged = claims_beside.with_evidence(judged, runs, planned, values, where, as_planned)

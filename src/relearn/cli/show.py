@@ -123,7 +123,7 @@ def _claim(target: Target, root: Path, scale: str, params: Path) -> str:
         ValueError: no sound record of the claim's study.
     """
     from relearn.cli.planned_runs import section_of, still_planned
-    from relearn.report import analysis, claims, claims_formats, runs
+    from relearn.report import analysis, claims, claims_formats, designs, runs
     from relearn.report.quantities import Evidence
     from relearn.studies import parameters
     from relearn.studies.study import load
@@ -140,15 +140,16 @@ def _claim(target: Target, root: Path, scale: str, params: Path) -> str:
             said += f"; the first of {len(problems)}: {problems[0]}; `relearn recover` puts them aside"
         raise ValueError(f"{said}; {_to_judge(target, scale, params)}")
     evidence: Mapping[str, Evidence] = {study.name: Evidence(mine)}
-    entry: dict[str, Any] = claims.load({study.name: study.reported})[study.name][target.id]
-    section = section_of(study, scale)
+    folder = {study.name: study.reported}
+    entry: dict[str, Any] = claims.load(folder)[study.name][target.id]
+    section = section_of(study, scale, designs.load(folder)[study.name])
     judged = claims.judge_all({study.name: {target.id: entry}}, evidence, {study.name: section})
     details = claims_formats.markdown(judged, scale).partition("\n### ")[2]
     lines = details.split("\n")
     text = [f"{target.name}: {claims_formats.word(judged[0])}", f"says: {entry['says']} ({entry['source']})"]
     text += [f"decided by: {entry['predicate']}"]
     text += [line for line in lines if line.startswith("- ") and not line.startswith("- [")]
-    explained = analysis.explain(judged, analysis.load({study.name: study.reported}), scale)
+    explained = analysis.explain(judged, analysis.load(folder), scale)
     for paragraphs in analysis.paragraphs(explained).values():
         text += paragraphs
     text += [line for line in claims_formats.lacking(judged[0].missing) if f"- {line}" not in text]

@@ -22,11 +22,11 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 
 
-class Tokenizer:
-    """Converts text to ids and back; made by ``train`` or from JSON (``to_json``).
+class FromJson:
+    """What the tokenizers share: made from JSON (``to_json``), a size.
 
     Raises:
-        ValueError: the JSON is not a tokenizer, or its special tokens have other ids.
+        ValueError: the JSON is not a tokenizer.
     """
 
     def __init__(self, text: str) -> None:
@@ -36,14 +36,54 @@ class Tokenizer:
             self._own = tokenizers.Tokenizer.from_str(text)
         except Exception as fault:  # the package has no narrower class
             raise ValueError(f"tokenizer: its JSON cannot be read ({' '.join(str(fault).split())})") from None
+
+    def __len__(self) -> int:
+        """Size of the vocabulary, including the special tokens."""
+        return int(self._own.get_vocab_size())
+
+    def to_json(self) -> str:
+        """The tokenizer as one JSON text; equal training texts and sizes give equal JSON."""
+        return str(self._own.to_str())
+
+
+class Marked(FromJson):
+    """A tokenizer that adds special tokens, truncates and pads by its own rules, not by those of its file."""
+
+    special: list[int]
+
+    def mark(self, names: Sequence[str]) -> dict[str, int]:
+        """Set ``special``, the ids of these tokens, which it returns by name; ValueError if one is missing."""
+        found: dict[str, int] = {}
+        for token in names:
+            number = self._own.token_to_id(token)
+            if number is None:
+                raise ValueError(f"tokenizer: has no {token} (allowed: one with {', '.join(names)})")
+            found[token] = number
+        self.special = list(found.values())
+        # The characters "<mask>" in a text are ordinary text; this is not stored in the JSON.
+        self._own.encode_special_tokens = True
+        self._own.no_truncation()
+        self._own.no_padding()
+        return found
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some ids, without special tokens."""
+        return str(self._own.decode([int(one) for one in ids], skip_special_tokens=True))
+
+
+class Tokenizer(FromJson):
+    """Converts text to ids and back; made by ``train`` or from JSON (``to_json``).
+
+    Raises:
+        ValueError: the JSON is not a tokenizer, or its special tokens have other ids.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
         found = [self._own.token_to_id(token) for token in SPECIAL]
         if found != [PAD, BOS, EOS, UNK]:
             raise ValueError(f"tokenizer: {', '.join(SPECIAL)} have the ids {found}; allowed: 0, 1, 2, 3")
         self._own.encode_special_tokens = True  # not stored in the JSON
-
-    def __len__(self) -> int:
-        """Size of the vocabulary with the four special tokens."""
-        return int(self._own.get_vocab_size())
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Ids of each sentence, without bos and eos."""
@@ -58,10 +98,6 @@ class Tokenizer:
             if one not in (PAD, BOS):
                 kept.append(int(one))
         return str(self._own.decode(kept, skip_special_tokens=False)).removeprefix(" ")
-
-    def to_json(self) -> str:
-        """The tokenizer as one JSON text; equal training text and size give equal JSON."""
-        return str(self._own.to_str())
 
 
 def train(sentences: Iterable[str], vocabulary: int) -> Tokenizer:

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from relearn.data.bpe import Marked
+
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 ALPHABET = 256
 
 
-class RobertaTokenizer:
+class RobertaTokenizer(Marked):
     """Converts text to ids and back; made by :func:`train` or from JSON.
 
     Attributes:
@@ -27,28 +29,9 @@ class RobertaTokenizer:
     """
 
     def __init__(self, text: str) -> None:
-        import tokenizers
-
-        try:
-            self._own = tokenizers.Tokenizer.from_str(text)
-        except Exception as fault:  # the package has no narrower class
-            raise ValueError(f"tokenizer: its JSON cannot be read ({' '.join(str(fault).split())})") from None
-        found: dict[str, int] = {}
-        for token in SPECIAL:
-            number = self._own.token_to_id(token)
-            if number is None:
-                raise ValueError(f"tokenizer: has no {token} (allowed: one with {', '.join(SPECIAL)})")
-            found[token] = number
-        self.special = list(found.values())
+        super().__init__(text)
+        self.mark(SPECIAL)
         self.bos, self.pad, self.eos, _, self.mask = self.special
-        # The characters "<mask>" in a text are ordinary text; truncation and padding are done here, not by the file's settings.
-        self._own.encode_special_tokens = True
-        self._own.no_truncation()
-        self._own.no_padding()
-
-    def __len__(self) -> int:
-        """Size of the vocabulary, including the special tokens."""
-        return int(self._own.get_vocab_size())
 
     def encode(self, texts: Sequence[str], longest: int) -> list[np.ndarray]:
         """Ids of each text, int32, ``<s>`` first and ``</s>`` last, truncated to ``longest``, including both.
@@ -60,14 +43,6 @@ class RobertaTokenizer:
             raise ValueError(f"max_length: {longest} (allowed: at least 3, <s>, a token, </s>)")
         found = self._own.encode_batch(list(texts), add_special_tokens=False)
         return [np.array([self.bos, *one.ids[: longest - 2], self.eos], dtype=np.int32) for one in found]
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text of some ids, without special tokens."""
-        return str(self._own.decode([int(one) for one in ids], skip_special_tokens=True))
-
-    def to_json(self) -> str:
-        """The tokenizer as one JSON text; equal training texts and sizes give equal JSON."""
-        return str(self._own.to_str())
 
 
 def train(texts: Iterable[str], vocabulary: int) -> RobertaTokenizer:

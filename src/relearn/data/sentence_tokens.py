@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from relearn.data.bpe import Marked
+
 Row = tuple[str, str | None]
 
 # In the order of their ids if a vocabulary is trained here: begin, padding, end, unknown and mask are found by name, not position.
@@ -41,7 +43,7 @@ ROLES = {  # begin, padding, end, mask
 SPARE = 128  # additional embeddings that a model may have: tables are rounded up for efficiency
 
 
-class SentenceTokenizer:
+class SentenceTokenizer(Marked):
     """Converts texts and pairs to ids and back; made by :func:`train`, from a checkpoint, or from JSON.
 
     Attributes:
@@ -55,30 +57,15 @@ class SentenceTokenizer:
     """
 
     def __init__(self, text: str) -> None:
-        import tokenizers
-
-        try:
-            self._own = tokenizers.Tokenizer.from_str(text)
-        except Exception as fault:  # the package has no narrower class
-            raise ValueError(f"tokenizer: its JSON cannot be read ({' '.join(str(fault).split())})") from None
+        super().__init__(text)
         kind = type(self._own.model).__name__
         if kind not in MODELS:
             raise ValueError(f"tokenizer: its vocabulary is {kind} (allowed: {', '.join(MODELS)})")
         self.family = MODELS[kind]
         self.types = TYPES[self.family]
-        names = SPECIAL[self.family]
-        found: dict[str, int] = {}
-        for token in names:
-            number = self._own.token_to_id(token)
-            if number is None:
-                raise ValueError(f"tokenizer: has no {token} (allowed: one with {', '.join(names)})")
-            found[token] = number
-        self.special = list(found.values())
+        found = self.mark(SPECIAL[self.family])
         self.bos, self.pad, self.eos, self.mask = (found[token] for token in ROLES[self.family])
         self._own.post_processor = _ends(self.family, self.bos, self.eos)
-        self._own.encode_special_tokens = True  # not stored in the JSON
-        self._own.no_truncation()
-        self._own.no_padding()
 
     @classmethod
     def from_json(cls, text: str) -> SentenceTokenizer:
@@ -106,10 +93,6 @@ class SentenceTokenizer:
         if backend is None:
             raise ValueError(f"checkpoint: {name} has a slow tokenizer (allowed: one with tokenizer.json)")
         return cls(backend.to_str())
-
-    def __len__(self) -> int:
-        """Size of the vocabulary, including the special tokens."""
-        return int(self._own.get_vocab_size())
 
     def encode(self, rows: Sequence[Row], longest: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """Ids (int32) and token types (int8) of each row, in the family's format, truncated to ``longest`` including special tokens.
@@ -140,14 +123,6 @@ class SentenceTokenizer:
     def encode_texts(self, texts: Iterable[str], longest: int) -> list[np.ndarray]:
         """Ids of single texts, as required by ``relearn.data.masked_batches.TokenBatches``."""
         return [ids for ids, _ in self.encode([(text, None) for text in texts], longest)]
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text of some ids, without special tokens."""
-        return str(self._own.decode([int(one) for one in ids], skip_special_tokens=True))
-
-    def to_json(self) -> str:
-        """The tokenizer as one JSON text."""
-        return str(self._own.to_str())
 
     def check_model(self, config: Any) -> None:
         """Check that a model has the same vocabulary.

@@ -90,11 +90,6 @@ class TextTask:
     source: dict[str, Any]
     further: Mapping[str, Examples] = field(default_factory=dict)
 
-    @property
-    def labelled_test(self) -> bool:
-        """Whether the test part can be scored here."""
-        return len(self.test) > 0 and self.test.labels is not None
-
 
 def metric_of(task: str) -> tuple[str, str]:
     """Kind and main metric of a task, without loading it.

@@ -8,6 +8,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from relearn.layers.self_attention import check_heads
+
 
 class MultiHeadAttention(nn.Module):
     r"""Attention of the tokens x to a memory z.
@@ -43,10 +45,7 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, dim: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
-        if heads < 1 or dim < 1 or dim % heads:
-            raise ValueError(f"heads: {heads} of width {dim} (allowed: a divisor of the width)")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout: {dropout} (allowed: 0 <= p < 1)")
+        check_heads(dim, heads, dropout)
         self.heads = heads
         self.dropout = dropout
         self.q = nn.Linear(dim, dim)

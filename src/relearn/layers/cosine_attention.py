@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from relearn.layers.cosine_core import CosineCore, Form, cosine_attention, normalise
 from relearn.layers.on_device import own_backward
-from relearn.layers.self_attention import merge, refuse_where
+from relearn.layers.self_attention import check_heads, merge, refuse_where
 from relearn.maths.cosine_bounds import cosine_bound
 
 
@@ -76,8 +76,7 @@ class CosineAttention(nn.Module):
         fused: bool = True,
     ) -> None:
         super().__init__()
-        if heads < 1 or dim < 1 or dim % heads:
-            raise ValueError(f"heads: {heads} of width {dim} (allowed: a divisor of the width)")
+        check_heads(dim, heads)
         for name, value in {"tau": tau, "nu": nu, "eps": eps}.items():
             if not 0 < value < math.inf:
                 raise ValueError(f"{name}: {value} (allowed: a positive number)")

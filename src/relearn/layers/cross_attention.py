@@ -10,7 +10,7 @@ from torch.nn.functional import linear, scaled_dot_product_attention
 
 from relearn.layers.l2_attention import central_token
 from relearn.layers.on_device import full_precision, wide
-from relearn.layers.self_attention import check_mask, merge, with_bias
+from relearn.layers.self_attention import check_heads, check_mask, merge, with_bias
 
 Logits = Literal["dot_product", "l2"]
 
@@ -66,12 +66,9 @@ class CrossAttention(nn.Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        if heads < 1 or dim < 1 or dim % heads:
-            raise ValueError(f"heads: {heads} of width {dim} (allowed: a divisor of the width)")
+        check_heads(dim, heads, dropout)
         if logits not in get_args(Logits):
             raise ValueError(f"logits: {logits!r} (allowed: {', '.join(get_args(Logits))})")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout: {dropout} (allowed: 0 <= p < 1)")
         self.dim, self.heads, self.logits, self.dropout = dim, heads, logits, dropout
         self.kdim, self.vdim = dim if kdim is None else kdim, dim if vdim is None else vdim
         if min(self.kdim, self.vdim) < 1:

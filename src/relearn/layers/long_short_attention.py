@@ -8,7 +8,7 @@ from torch.nn.functional import dropout
 
 from relearn.layers.long_short_core import Form, Norms, attend, attend_one_query, heads_first
 from relearn.layers.on_device import full_precision, wide
-from relearn.layers.self_attention import merge
+from relearn.layers.self_attention import check_heads, merge
 
 
 class LongShortAttention(nn.Module):
@@ -84,8 +84,7 @@ class LongShortAttention(nn.Module):
         fused: bool = True,
     ) -> None:
         super().__init__()
-        if heads < 1 or dim < 1 or dim % heads:
-            raise ValueError(f"heads: {heads} of width {dim} (allowed: a divisor of the width)")
+        check_heads(dim, heads)
         for name, value in {"window": window, "rank": rank}.items():
             if value < 0:
                 raise ValueError(f"{name}: {value} (allowed: 0 or more)")

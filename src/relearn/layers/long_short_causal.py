@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from relearn.layers.causal_windows import Form, Spans
 from relearn.layers.long_short_causal_core import CausalCore, mix_values
 from relearn.layers.relative_positions import sinusoids
+from relearn.layers.self_attention import check_heads
 
 
 class CausalLongShortAttention(nn.Module):
@@ -92,10 +93,7 @@ class CausalLongShortAttention(nn.Module):
         as_released: bool = False,
     ) -> None:
         super().__init__()
-        if heads < 1 or dim < 1 or dim % heads:
-            raise ValueError(f"heads: {heads} of width {dim} (allowed: a divisor of the width)")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout: {dropout} (allowed: 0 <= p < 1)")
+        check_heads(dim, heads, dropout)
         check_coverage(window, segment, rank, banded=as_released)
         self.dim, self.heads, self.window, self.segment, self.rank = dim, heads, window, segment, rank
         self.dropout, self.as_released, self.fused = dropout, as_released, True

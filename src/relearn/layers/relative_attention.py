@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from relearn.layers.relative_positions import sinusoids
+from relearn.layers.self_attention import check_heads
 
 
 class RelativeAttention(nn.Module):
@@ -41,10 +42,7 @@ class RelativeAttention(nn.Module):
 
     def __init__(self, dim: int, heads: int, *, dropout: float = 0.0) -> None:
         super().__init__()
-        if heads < 1 or dim < 1 or dim % heads:
-            raise ValueError(f"heads: {heads} of width {dim} (allowed: a divisor of the width)")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout: {dropout} (allowed: 0 <= p < 1)")
+        check_heads(dim, heads, dropout)
         self.dim, self.heads, self.dropout = dim, heads, dropout
         self.q = nn.Linear(dim, dim, bias=False)
         self.kv = nn.Linear(dim, 2 * dim, bias=False)

@@ -53,10 +53,7 @@ class SelfAttention(nn.Module):
 
     def __init__(self, dim: int, heads: int, dropout: float, fused: bool) -> None:
         super().__init__()
-        if heads < 1 or dim < 1 or dim % heads:
-            raise ValueError(f"heads: {heads} of width {dim} (allowed: a divisor of the width)")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout: {dropout} (allowed: 0 <= p < 1)")
+        check_heads(dim, heads, dropout)
         self.dim, self.heads, self.dropout, self.fused = dim, heads, dropout, fused
 
     def reset_parameters(self) -> None:
@@ -195,6 +192,14 @@ def with_bias(q: Tensor, k: Tensor, bias: Tensor, v: Tensor) -> tuple[Tensor, Te
         columns.append(k.new_zeros(()).expand(*k.shape[:-1], more))
         ones = pad(ones, (0, more))
     return torch.cat([q, ones], -1), torch.cat([k, *columns], -1), pad(v, (0, width - v.shape[-1]))
+
+
+def check_heads(dim: int, heads: int, dropout: float = 0.0) -> None:
+    """Raise ValueError unless ``heads`` divides ``dim`` and ``dropout`` is in [0, 1)."""
+    if heads < 1 or dim < 1 or dim % heads:
+        raise ValueError(f"heads: {heads} of width {dim} (allowed: a divisor of the width)")
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout: {dropout} (allowed: 0 <= p < 1)")
 
 
 def merge(x: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
-"""Random weights with largest singular value 1, for little more than the cost of drawing the numbers."""
+"""Drawing a parameter on any device, and weights with largest singular value 1, for little more than the cost of the numbers."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,14 @@ SMALL = 32  # matrices with up to this many rows or columns use a full decomposi
 SQUARES = (1e-20, 1e20)  # of a product with W; beyond, single precision may overflow or underflow
 FIRST_CHECK, CHECK_EVERY = 16, 4
 START_SEED = 0
+
+
+@torch.no_grad()
+def redraw(parameter: Tensor, fill: Callable[[Tensor], Tensor]) -> None:
+    """Fill a parameter via a temporary CPU tensor, of at least single precision: every device gets the same draws, meta none."""
+    if not parameter.is_meta:
+        dtype = torch.promote_types(parameter.dtype, torch.float32)
+        parameter.copy_(fill(torch.empty(parameter.shape, dtype=dtype, device="cpu")))
 
 
 @torch.no_grad()

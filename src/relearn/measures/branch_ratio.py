@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from relearn.measures.eval_mode import eval_mode
+from relearn.maths.eval_mode import eval_mode
 
 
 class _Branch(NamedTuple):

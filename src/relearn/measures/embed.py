@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from relearn.measures.eval_mode import eval_mode
+from relearn.maths.eval_mode import eval_mode
 
 
 class Embedding(Protocol):

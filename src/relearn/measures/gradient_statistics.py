@@ -29,14 +29,14 @@ restored. There is one pass with Welford's recurrence, which needs two extra ten
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.instancenorm import _InstanceNorm
+
+from relearn.maths.eval_mode import batch_statistics
 
 COLUMNS = (
     "index",
@@ -148,24 +148,6 @@ def moments(
     if seen < count:
         raise ValueError(f"batches: {seen} minibatches; {count} are needed")
     return means, squares
-
-
-@contextmanager
-def batch_statistics(model: nn.Module) -> Iterator[None]:
-    """Put all modules in eval mode, but let batch and instance norms use statistics of the batch; running ones do not change."""
-    modules = list(model.modules())
-    norms = [one for one in modules if isinstance(one, (_BatchNorm, _InstanceNorm))]
-    modes, tracking = [one.training for one in modules], [one.track_running_stats for one in norms]
-    try:
-        model.eval()
-        for norm in norms:
-            norm.training, norm.track_running_stats = True, False
-        yield
-    finally:
-        for one, mode in zip(modules, modes):
-            one.training = mode
-        for norm, kept in zip(norms, tracking):
-            norm.track_running_stats = kept
 
 
 def _places(model: nn.Module) -> dict[str, tuple[str, str]]:

@@ -28,23 +28,20 @@ loss is never the largest, and its answer never counts as right; such evaluation
 initialisations" were drawn; we use those of algorithm 3, uniform in (-1, 1) times :math:`\varepsilon / \sqrt{N_\delta}`, with one
 generator per sample, so that neither padding nor the other samples of a batch affect them.
 
-A step costs one forward and one backward pass to the embeddings (inside :func:`probed`, which excludes the parameters), and the
-final evaluation one forward pass. The loop does not wait for the device. For per-sample radii see :mod:`relearn.measures.loss_radius`.
+A step costs one forward and one backward pass to the embeddings (inside :func:`~relearn.maths.eval_mode.frozen`), and the final
+evaluation one forward pass. The loop does not wait for the device. For per-sample radii see :mod:`relearn.measures.loss_radius`.
 """
 
 from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
-
-from relearn.measures.eval_mode import eval_mode
 
 Losses = Callable[[Tensor], Tensor | tuple[Tensor, Tensor]]
 
@@ -92,7 +89,7 @@ def largest_increase(
     numbers: Sequence[int] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Increase:
-    """Estimate Δ L_max of each sample (eq. 3.5) by ``steps`` steps of eq. 3.2. Call it inside :func:`probed`.
+    """Estimate Δ L_max of each sample (eq. 3.5) by ``steps`` steps of eq. 3.2. Call it inside :func:`~relearn.maths.eval_mode.frozen`.
 
     Args:
         losses: embeddings of all samples → their losses (S,), or (losses, whether each answer is right); samples must not influence
@@ -126,19 +123,6 @@ def largest_increase(
     assert keep is not None  # there is at least one start
     increases = torch.where(keep.clean.isfinite(), keep.best - keep.clean, torch.nan)
     return Increase(increases, keep.clean, keep.deltas, keep.right, keep.nonfinite)
-
-
-@contextmanager
-def probed(model: nn.Module) -> Iterator[None]:
-    """Put the network in eval mode without parameter gradients; restore every module's mode and every flag afterwards."""
-    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    try:
-        model.requires_grad_(False)
-        with eval_mode(model):
-            yield
-    finally:
-        for parameter, flag in flags:
-            parameter.requires_grad_(flag)
 
 
 def sample_norms(embeds: Tensor, real: Tensor) -> Tensor:

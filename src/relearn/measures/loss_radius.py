@@ -69,7 +69,7 @@ def search_eps(
     numbers: Sequence[int] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Radii:
-    """Find each sample's radius, and the reference's Δ L_max at it. Call it inside ``loss_increase.probed``.
+    """Find each sample's radius, and the reference's Δ L_max at it. Call it inside :func:`~relearn.maths.eval_mode.frozen`.
 
     Args:
         losses_of: indices of samples (R,) int64 → the function ``losses`` for these samples, in this order, with answers.

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from relearn.measures.eval_mode import eval_mode
+from relearn.maths.eval_mode import eval_mode
 
 
 class Published(NamedTuple):

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from relearn.measures.model_counts import rounds_to
+
 PUBLISHED: dict[str, float] = {
     "VGG-19": 20.03,
     "VGG-19-BN": 20.04,
@@ -50,11 +52,6 @@ def count_parameters(build: Callable[[], nn.Module]) -> int:
     return sum(one.numel() for one in model.parameters())
 
 
-def rounds_to(count: int, millions: float) -> bool:
-    """Return whether ``count`` in millions, rounded half up to two decimals, is ``millions``: 1,725,000 rounds to 1.73."""
-    return (count + 5_000) // 10_000 == round(millions * 100)
-
-
 def parameter_counts(networks: Mapping[str, Callable[[], nn.Module]]) -> list[dict[str, Any]]:
     """Return one row (:data:`COLUMNS`) per network; ``equal``: after rounding to the published digits; None where nothing is published.
 
@@ -74,7 +71,7 @@ def parameter_counts(networks: Mapping[str, Callable[[], nn.Module]]) -> list[di
                 "network": name,
                 "count": count,
                 "published_millions": published,
-                "equal": None if published is None else rounds_to(count, published),
+                "equal": None if published is None else rounds_to(count, f"{published:.2f}"),
                 "released": released,
                 "equal_to_released": None if released is None else count == released,
             }

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from relearn.measures.eval_mode import eval_mode
+from relearn.maths.eval_mode import eval_mode
 
 
 @torch.no_grad()

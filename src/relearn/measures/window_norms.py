@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relearn.measures.eval_mode import eval_mode
+from relearn.maths.eval_mode import eval_mode
 
 
 @torch.no_grad()

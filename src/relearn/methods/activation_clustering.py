@@ -6,14 +6,12 @@ spectral signatures it was made for backdoors.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from relearn.methods.detector import Detector
+from relearn.methods.detector import Detector, centred_svd
 
 ROUNDS = 100
 
@@ -23,12 +21,7 @@ def principal_components(X: Tensor, count: int) -> Tensor:
 
     Directions whose singular value is zero up to rounding are zero, so that equal rows stay equal.
     """
-    points = X.double()
-    centred = points - points.mean(dim=0)
-    centred = centred - centred.mean(dim=0)  # twice, because the first mean is rounded
-    left, sizes, _ = torch.linalg.svd(centred, full_matrices=False)
-    norm = torch.linalg.vector_norm(points, dim=1).max()
-    error = 16 * torch.finfo(torch.float64).eps * (math.sqrt(X.shape[1]) + 8) * norm * math.sqrt(len(X))
+    left, sizes, error = centred_svd(X)
     found = left * torch.where(sizes > error, sizes, 0.0)
     return found[:, :count]
 

@@ -28,6 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from relearn.maths.eval_mode import eval_mode
 from relearn.methods.initialised import Initialised
 
 PAD = 0
@@ -120,26 +121,23 @@ def _profile(
 
         return note
 
-    modes = {module: module.training for module in model.modules()}
     hooks = [
         joint.register_forward_pre_hook(listen(name, index))
         for name, joints in stacks.items()
         for index, joint in enumerate(joints)
     ]
     try:
-        model.eval()
-        for taken in range(count):
-            batch = next(batches, None)
-            if batch is None:
-                raise ValueError(f"batches: {taken} of them (allowed: at least count = {count})")
-            source, target = batch[0]
-            seen |= {"encoder": source != PAD, "decoder": target != PAD}
-            model(source, target)
+        with eval_mode(model):
+            for taken in range(count):
+                batch = next(batches, None)
+                if batch is None:
+                    raise ValueError(f"batches: {taken} of them (allowed: at least count = {count})")
+                source, target = batch[0]
+                seen |= {"encoder": source != PAD, "decoder": target != PAD}
+                model(source, target)
     finally:
         for hook in hooks:
             hook.remove()
-        for module, mode in modes.items():
-            module.training = mode
     return {name: [value / count for value in values] for name, values in sums.items()}
 
 

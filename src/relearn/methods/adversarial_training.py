@@ -26,8 +26,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from relearn.maths.eval_mode import frozen
 from relearn.methods.fit_arguments import scalar_loss
-from relearn.methods.pgd import ascend, attack_mode, random_starts
+from relearn.methods.pgd import ascend, random_starts
 
 Loss = Callable[..., Tensor]
 
@@ -78,7 +79,7 @@ class AdversarialGradient:
             found = f"{images.dtype}, {float(images.min()):.4g} to {float(images.max()):.4g}"
             raise ValueError(f"images: found {found} (allowed: floats in [0, 1]; normalise in the network)")
         start = random_starts(images, self.eps) if self.random_start else images
-        with attack_mode(model):
+        with frozen(model):
             worst = ascend(
                 model,
                 objective,

@@ -156,6 +156,17 @@ def share_of(fraction: float, count: int, rounding: Literal["floor", "ceil"] = "
     return math.floor(exact) if rounding == "floor" else math.ceil(exact)
 
 
+def centred_svd(X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Left singular vectors and singular values of the centred rows, in float64, and the rounding error of the values."""
+    points = X.double()
+    centred = points - points.mean(dim=0)
+    centred = centred - centred.mean(dim=0)  # twice, because the first mean is rounded
+    left, sizes, _ = torch.linalg.svd(centred, full_matrices=False)
+    norm = torch.linalg.vector_norm(points, dim=1).max()
+    eps = 16 * torch.finfo(torch.float64).eps * (math.sqrt(X.shape[1]) + 8)
+    return left, sizes, eps * norm * math.sqrt(len(X))
+
+
 def nearest_of_row(distance: Tensor, k: int, tie: Tensor) -> Tensor:
     """Mask of the k nearest candidates of every row, with exactly k True per row; ties go to the smaller index.
 

@@ -25,7 +25,7 @@ import itertools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,7 @@ from relearn.methods.batch_source import Batch, Resident, Source, outputs, pixel
 from relearn.methods.cheap_dropout import cheap_masks
 from relearn.methods.ema import EMA
 from relearn.methods.fit_arguments import at_least_one, check_kinds, length_of, scalar_loss
+from relearn.methods.fit_state import Checkpoint
 from relearn.methods.loss_meter import LossMeter
 from relearn.methods.memory_layout import layout
 from relearn.methods.optimisers import OPTIMISERS, make_optimiser
@@ -47,14 +48,6 @@ __all__ = ["Checkpoint", "Fitted", "Source", "crop_and_flip", "fit", "learning_r
 
 Loss = Callable[..., Tensor]
 Gradient = Callable[[nn.Module, Loss, Sequence[Any]], Tensor]
-
-
-class Checkpoint(Protocol):
-    """Storage of a procedure's state: a dict of tensors and plain values, written atomically."""
-
-    def load(self) -> dict[str, Any] | None: ...
-
-    def save(self, state: dict[str, Any]) -> None: ...
 
 
 @dataclass

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+
+from relearn.maths.eval_mode import modes_kept
+
+
+class Checkpoint(Protocol):
+    """Storage of a procedure's state: a dict of tensors and plain values, written atomically."""
+
+    def load(self) -> dict[str, Any] | None: ...
+
+    def save(self, state: dict[str, Any]) -> None: ...
 
 
 def capture(model: nn.Module, stepper: torch.optim.Optimizer) -> dict[str, Any]:
@@ -77,14 +87,11 @@ def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
 @contextlib.contextmanager
 def as_before(model: nn.Module) -> Iterator[None]:
     """Context that restores the mode of every module, the parameters' ``grad`` and the state of torch's global generators."""
-    modes = [(module, module.training) for module in model.modules()]
     gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices):
+    with torch.random.fork_rng(devices), modes_kept(model):
         try:
             yield
         finally:
-            for module, mode in modes:
-                module.training = mode
             for parameter, gradient in gradients:
                 parameter.grad = gradient

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import init
 
+from relearn.maths.spectral_draw import redraw
 from relearn.methods.initialised import Initialised
 from relearn.methods.learned_scales import preserve_state
 from relearn.methods.variance_scaling import (
@@ -17,7 +18,6 @@ from relearn.methods.variance_scaling import (
     generator_of,
     layers,
     positive,
-    redraw,
     reset_norms_and_biases,
 )
 

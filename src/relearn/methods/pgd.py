@@ -30,14 +30,15 @@ the other, so they depend neither on the batch size nor on the device. The loops
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from numbers import Integral
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+
+from relearn.maths.eval_mode import frozen
 
 Loss = Callable[..., Tensor]
 DTYPES = (torch.float32, torch.float64, torch.uint8)
@@ -100,7 +101,7 @@ def pgd(
     worst, fooled = [], []
     curves = torch.zeros(restarts, steps + 1, dtype=torch.float64, device=device)
 
-    with attack_mode(model):
+    with frozen(model):
         for clean_cpu, y_cpu in zip(x.split(size), labels.split(size)):
             clean, y = clean_cpu.to(device), y_cpu.to(device)
 
@@ -153,7 +154,7 @@ def ascend(
 ) -> Tensor:
     """The inner loop: ``steps`` signed ascent steps from ``start``, in the ball around ``images``; returns the last point.
 
-    Call it inside :func:`attack_mode`. ``objective(logits)`` is a loss per image or their mean; the sign of the gradient is the same as
+    Call it inside ``frozen``. ``objective(logits)`` is a loss per image or their mean; the sign of the gradient is the same as
     long as the images of a batch do not interact, as in eval mode. ``visit(t, point, logits, losses)`` is called for every point,
     including the start (t = 0) and the last one; without ``visit`` the last point is not evaluated.
     """
@@ -195,21 +196,6 @@ def forward(model: nn.Module, images: Tensor, precision: str = "fp32") -> Tensor
     if not isinstance(logits, Tensor):
         raise TypeError(f"model: returns a {type(logits).__name__} (allowed: a tensor of logits)")
     return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
-
-
-@contextmanager
-def attack_mode(model: nn.Module) -> Iterator[None]:
-    """Context with the network in eval mode and without gradients of its weights; all modes and flags are restored."""
-    modes = [(module, module.training) for module in model.modules()]
-    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    try:
-        model.eval().requires_grad_(False)
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
-        for parameter, flag in flags:
-            parameter.requires_grad_(flag)
 
 
 class _Worst:

@@ -6,14 +6,11 @@ clean-label poisons share no trigger, so it need not find them.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from relearn.methods.detector import Detector, nearest_of_row, share_of
+from relearn.methods.detector import Detector, centred_svd, nearest_of_row, share_of
 
 
 def spectral_scores(X: Tensor) -> tuple[Tensor, Tensor]:
@@ -22,13 +19,7 @@ def spectral_scores(X: Tensor) -> tuple[Tensor, Tensor]:
     Singular values that are equal up to rounding span one space; a row's score is then its squared norm in that space, so that it
     does not depend on the basis that the decomposition picks.
     """
-    points = X.double()
-    centred = points - points.mean(dim=0)
-    centred = centred - centred.mean(dim=0)  # twice, because the first mean is rounded
-    left, sizes, _ = torch.linalg.svd(centred, full_matrices=False)
-    norm = torch.linalg.vector_norm(points, dim=1).max()
-    eps = 16 * torch.finfo(torch.float64).eps * (math.sqrt(X.shape[1]) + 8)
-    error = eps * norm * math.sqrt(len(X))
+    left, sizes, error = centred_svd(X)
     top = sizes >= sizes[:1] - error
     scores = (left[:, top] * sizes[top]).square().sum(dim=1)
     return scores, (error * (scores.max().sqrt() + error))[None]

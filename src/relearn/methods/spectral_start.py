@@ -10,14 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from relearn.maths.operator_norm import flattened_is_exact, operator_norm
-from relearn.maths.spectral_draw import spectral_normal_
+from relearn.maths.spectral_draw import redraw, spectral_normal_
 from relearn.methods.initialised import Initialised
 from relearn.methods.learned_scales import preserve_state
 from relearn.methods.variance_scaling import (
     CONVOLUTIONS,
     generator_of,
     layers,
-    redraw,
     reset_norms_and_biases,
 )
 

@@ -34,6 +34,7 @@ from torch.nn import init
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.utils.parametrize import is_parametrized
 
+from relearn.maths.spectral_draw import redraw
 from relearn.methods.initialised import Initialised
 
 MODES = ("published", "fan_out", "fan_in")
@@ -141,14 +142,6 @@ def generator_of(model: nn.Module, seed: int) -> torch.Generator:
 def positive(key: str, value: float) -> None:
     if not 0 < value < math.inf:
         raise ValueError(f"{key}: {value} (allowed: a positive number)")
-
-
-@torch.no_grad()
-def redraw(parameter: Tensor, fill: Callable[[Tensor], Tensor]) -> None:
-    """Fill a parameter via a temporary CPU tensor, so that every device and precision gets the same draws."""
-    if not parameter.is_meta:
-        dtype = torch.promote_types(parameter.dtype, torch.float32)
-        parameter.copy_(fill(torch.empty(parameter.shape, dtype=dtype, device="cpu")))
 
 
 def reset_norms_and_biases(model: nn.Module) -> None:

@@ -21,7 +21,33 @@ class Trunk(NamedTuple):
     """Channels of the last stage's output."""
 
 
-class Classifier(nn.Module, ABC):
+class OnPixels(nn.Module):
+    """A network of images with pixels in [0, 1]; ``mean`` and ``std``, (1, in_channels, 1, 1), normalise them inside."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, in_channels: int, mean: Sequence[float] | None, std: Sequence[float] | None) -> None:
+        super().__init__()
+        mean = [0.0] * in_channels if mean is None else list(mean)
+        std = [1.0] * in_channels if std is None else list(std)
+        for key, numbers in {"mean": mean, "std": std}.items():
+            if len(numbers) != in_channels:
+                raise ValueError(f"{key}: {len(numbers)} values (allowed: {in_channels}, one a channel)")
+        if not all(0 < value < float("inf") for value in std):
+            raise ValueError(f"std: {std} (allowed: positive)")
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).reshape(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(std, dtype=torch.float32).reshape(1, -1, 1, 1))
+
+    def check_images(self, x: Tensor) -> None:
+        """TypeError for another dtype than floating point, ValueError for another number of channels or no batch axis."""
+        if not x.is_floating_point():
+            raise TypeError(f"images: {x.dtype} (allowed: floating point, pixels in [0, 1])")
+        if x.dim() != 4 or x.shape[1] != self.mean.shape[1]:
+            raise ValueError(f"images: shape {tuple(x.shape)} (allowed: (B, {self.mean.shape[1]}, H, W))")
+
+
+class Classifier(OnPixels, ABC):
     r"""Convolutional classifier of images with pixels in [0, 1] and at least 8 × 8 pixels.
 
     .. math::
@@ -54,9 +80,6 @@ class Classifier(nn.Module, ABC):
         ValueError: a value out of range.
     """
 
-    mean: Tensor
-    std: Tensor
-
     def __init__(
         self,
         *,
@@ -68,7 +91,6 @@ class Classifier(nn.Module, ABC):
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
     ) -> None:
-        super().__init__()
         for key, value in {"classes": classes, "in_channels": in_channels}.items():
             if value < 1:
                 raise ValueError(f"{key}: {value} (allowed: at least 1)")
@@ -77,15 +99,7 @@ class Classifier(nn.Module, ABC):
                 raise ValueError(f"{key}: {factor} (allowed: a positive factor)")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout: {dropout} (allowed: 0 <= p < 1)")
-        mean = [0.0] * in_channels if mean is None else list(mean)
-        std = [1.0] * in_channels if std is None else list(std)
-        for key, numbers in {"mean": mean, "std": std}.items():
-            if len(numbers) != in_channels:
-                raise ValueError(f"{key}: {len(numbers)} values (allowed: {in_channels}, one a channel)")
-        if not all(0 < value < float("inf") for value in std):
-            raise ValueError(f"std: {std} (allowed: positive)")
-        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).reshape(1, -1, 1, 1))
-        self.register_buffer("std", torch.tensor(std, dtype=torch.float32).reshape(1, -1, 1, 1))
+        super().__init__(in_channels, mean, std)
         trunk = self.trunk(in_channels, width, depth, dropout)
         self.stem = trunk.stem
         self.body = nn.ModuleList(trunk.stages)
@@ -103,10 +117,7 @@ class Classifier(nn.Module, ABC):
             TypeError: the images are not floating point, so they cannot be in [0, 1].
             ValueError: a wrong number of channels (which would broadcast), or no batch axis.
         """
-        if not x.is_floating_point():
-            raise TypeError(f"images: {x.dtype} (allowed: floating point, pixels in [0, 1])")
-        if x.dim() != 4 or x.shape[1] != self.mean.shape[1]:
-            raise ValueError(f"images: shape {tuple(x.shape)} (allowed: (B, {self.mean.shape[1]}, H, W))")
+        self.check_images(x)
         hidden = self.stem((x - self.mean) / self.std)
         outputs = []
         for stage in self.body:

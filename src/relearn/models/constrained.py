@@ -53,6 +53,7 @@ from relearn.layers.random_feature_gp import RandomFeatureGP
 from relearn.layers.scalar import Scale
 from relearn.layers.scaled_residual import ScaledResidual
 from relearn.layers.weighted_residual import WeightedResidual
+from relearn.maths.eval_mode import eval_mode
 from relearn.maths.operator_norm import flattened_is_exact, separate_windows
 from relearn.models import lipschitz_rules
 from relearn.models.cross_windows import CrossShapedAttention
@@ -327,11 +328,10 @@ def _sizes(model: nn.Module, shape: tuple[int, ...] | None) -> dict[nn.Module, t
     names = {module: name or type(module).__name__ for name, module in model.named_modules()}
     hooks = [layer.register_forward_pre_hook(note) for layer in wide]
     hooks += [layer.register_forward_pre_hook(enter) for layer in names]
-    modes = [(module, module.training) for module in model.modules()]
     like = next(model.parameters())
     try:
-        with torch.no_grad():
-            model.eval()(like.new_zeros(1, *shape))
+        with torch.no_grad(), eval_mode(model):
+            model(like.new_zeros(1, *shape))
     except (RuntimeError, TypeError, IndexError) as error:
         said = str(error).partition("\n")[0]
         raise ValueError(
@@ -341,6 +341,4 @@ def _sizes(model: nn.Module, shape: tuple[int, ...] | None) -> dict[nn.Module, t
     finally:
         for hook in hooks:
             hook.remove()
-        for module, mode in modes:
-            module.training = mode
     return seen

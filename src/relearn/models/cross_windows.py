@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from relearn.layers.cosine_core import normalise
-from relearn.layers.self_attention import with_bias
+from relearn.layers.self_attention import check_heads, with_bias
 
 Similarity = Literal["cosine", "dot_product", "l2"]
 
@@ -67,8 +67,7 @@ class CrossShapedAttention(nn.Module):
         super().__init__()
         if similarity not in get_args(Similarity):
             raise ValueError(f"similarity: {similarity!r} (allowed: {', '.join(get_args(Similarity))})")
-        if heads < 1 or dim < 1 or dim % heads:
-            raise ValueError(f"heads: {heads} of width {dim} (allowed: a divisor of the width)")
+        check_heads(dim, heads)
         for name, value in {"tau": tau, "nu": nu, "eps": eps, "split": split}.items():
             if not value > 0:
                 raise ValueError(f"{name}: {value} (allowed: a positive number)")

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from relearn.layers.long_short_attention import LongShortAttention
 from relearn.layers.long_short_core import heads_first, prepare_keys_values
 from relearn.layers.on_device import wide
+from relearn.maths.eval_mode import eval_mode
 from relearn.torchvision_schema import transformers
 
 NAME = "long_short"  # key of the mask function, and of the converted model's sizes in its configuration
@@ -182,13 +183,10 @@ def attention_inputs(model: Any, tokens: Tensor, mask: Tensor) -> list[Tensor]:
         layer.attention.register_forward_pre_hook(lambda _, given: found.append(given[0].detach()))
         for layer in model.base_model.encoder.layer
     ]
-    modes = [(module, module.training) for module in model.modules()]
     try:
-        with torch.no_grad():
-            model.eval().base_model(tokens, attention_mask=mask)
+        with torch.no_grad(), eval_mode(model):
+            model.base_model(tokens, attention_mask=mask)
     finally:
-        for module, mode in modes:
-            module.training = mode
         for hook in hooks:
             hook.remove()
     return found

@@ -7,7 +7,6 @@ The chapter on initialisation (zhu2022, chapter 4) starts from each network's ow
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import init
 
 from relearn.layers.scalar import Scale, Shift
+from relearn.maths.spectral_draw import redraw
 from relearn.models.classifier import Classifier
 
 
@@ -74,14 +74,6 @@ class PublishedStart(Classifier):
             return init.normal_(tensor, 0.0, deviation, generator)
 
         plain = self.conv_start == "torch" or (isinstance(layer, nn.Linear) and self.head_std is None)
-        _draw(layer.weight, uniform if plain else normal)
+        redraw(layer.weight, uniform if plain else normal)
         if layer.bias is not None:
-            _draw(layer.bias, uniform if self.conv_start == "torch" else init.zeros_)
-
-
-@torch.no_grad()
-def _draw(parameter: Tensor, fill: Callable[[Tensor], Tensor]) -> None:
-    """Fill a parameter via a temporary CPU tensor of at least single precision; do nothing on the meta device."""
-    if not parameter.is_meta:
-        dtype = torch.promote_types(parameter.dtype, torch.float32)
-        parameter.copy_(fill(torch.empty(parameter.shape, dtype=dtype, device="cpu")))
+            redraw(layer.bias, uniform if self.conv_start == "torch" else init.zeros_)

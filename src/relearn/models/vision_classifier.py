@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
+from relearn.models.classifier import OnPixels
 
-class VisionClassifier(nn.Module):
+
+class VisionClassifier(OnPixels):
     r"""Classifier of images with pixels in [0, 1], built around a timm network.
 
     .. math:: \phi(x) = \mathrm{pool}(\mathrm{trunk}((x - \mu) / \sigma)), \quad f(x) = \mathrm{head}(\phi(x))
@@ -35,9 +36,6 @@ class VisionClassifier(nn.Module):
         ValueError: mean or std of a wrong length, a std that is not positive, a network with several heads.
     """
 
-    mean: Tensor
-    std: Tensor
-
     def __init__(
         self,
         trunk: nn.Module,
@@ -48,17 +46,8 @@ class VisionClassifier(nn.Module):
         description: Mapping[str, Any] | None = None,
         resize: int | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(in_channels, mean, std)
         self.resize = resize
-        mean = [0.0] * in_channels if mean is None else list(mean)
-        std = [1.0] * in_channels if std is None else list(std)
-        for key, numbers in {"mean": mean, "std": std}.items():
-            if len(numbers) != in_channels:
-                raise ValueError(f"{key}: {len(numbers)} values (allowed: {in_channels}, one a channel)")
-        if not all(0 < value < float("inf") for value in std):
-            raise ValueError(f"std: {std} (allowed: positive)")
-        self.register_buffer("mean", torch.tensor(mean).reshape(1, -1, 1, 1))
-        self.register_buffer("std", torch.tensor(std).reshape(1, -1, 1, 1))
         self.trunk = trunk
         self.description = dict(description or {})
         if not isinstance(self.head, nn.Module) or isinstance(self.head, nn.ModuleList):
@@ -76,10 +65,7 @@ class VisionClassifier(nn.Module):
             TypeError: the images are not floating point, so they cannot be in [0, 1].
             ValueError: a wrong number of channels (which would broadcast), or no batch axis.
         """
-        if not x.is_floating_point():
-            raise TypeError(f"images: {x.dtype} (allowed: floating point, pixels in [0, 1])")
-        if x.dim() != 4 or x.shape[1] != self.mean.shape[1]:
-            raise ValueError(f"images: shape {tuple(x.shape)} (allowed: (B, {self.mean.shape[1]}, H, W))")
+        self.check_images(x)
         if self.resize is not None and tuple(x.shape[2:]) != (self.resize, self.resize):
             side = (self.resize, self.resize)
             x = interpolate(x, side, mode="bicubic", align_corners=False, antialias=True).clamp(0, 1)

@@ -47,7 +47,6 @@ from relearn.runs.record_file import (
     read,
     read_all,
     run_id,
-    trials,
     verify_outputs,
 )
 
@@ -62,7 +61,6 @@ __all__ = [
     "read",
     "read_all",
     "run_id",
-    "trials",
     "verify_outputs",
 ]
 

@@ -131,11 +131,6 @@ def content(record: Record, name: str) -> bytes:
     return found
 
 
-def trials(record: Record, name: str = "trials.csv") -> list[dict[str, Any]]:
-    """The rows of a record's trials.csv as :func:`rows` reads them; raises as :func:`content` does."""
-    return rows(content(record, name))
-
-
 def rows(content: bytes) -> list[dict[str, Any]]:
     """The rows of a CSV file: whole numbers as int, other numbers as float, empty cells as None, the rest as text."""
     found = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from relearn.maths.eval_mode import frozen
 from relearn.methods import convex_polytope
 from relearn.methods.crafting import loop
 from relearn.methods.crafting.folding import folded
-from relearn.methods.crafting.networks import frozen
 from relearn.models import create
 
 NETWORKS = {"ResNet50": 53, "DPN92": 95, "GoogLeNet": 64, "MobileNetV2": 55, "SENet18": 1, "DenseNet121": 0}
@@ -47,7 +47,7 @@ def test_features_and_gradients_are_those_of_the_network(name: str, pairs: int) 
     torch.manual_seed(0)
     net, images = network(name), torch.rand(2, 3, 32, 32, dtype=torch.float64)
     before = {key: value.clone() for key, value in net.state_dict().items()}
-    with frozen([net]):
+    with frozen(net):
         plain, norms = passes(net, images), computing(net)
         with folded([net, net], "fp32"):
             assert norms - computing(net) == pairs

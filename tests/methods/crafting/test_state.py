@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from relearn.maths.eval_mode import frozen
 from relearn.methods import convex_polytope, crafting, multi_layer
-from relearn.methods.crafting import dropout_active, frozen, target_side
+from relearn.methods.crafting import dropout_active, target_side
 from relearn.methods.crafting.networks import seeded
 from relearn.methods.crafting.state import State
 
@@ -135,10 +136,10 @@ def test_frozen_puts_modes_and_gradient_flags_back_even_after_an_error(tiny_net)
     net.norm.eval()
     net.conv.weight.requires_grad_(False)
     before = state_of(net)
-    with frozen([net]):
+    with frozen(net):
         assert state_of(net) == ([False] * 5, [False] * 6)
     assert state_of(net) == before
-    with pytest.raises(KeyError), frozen([net]):
+    with pytest.raises(KeyError), frozen(net):
         raise KeyError
     assert state_of(net) == before
 

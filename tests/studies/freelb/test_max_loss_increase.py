@@ -13,7 +13,8 @@ from relearn.data import text_tasks
 from relearn.data.examples import Examples
 from relearn.data.sentence_batches import SentenceBatches
 from relearn.data.sentence_vocabulary import train
-from relearn.measures.loss_increase import largest_increase, probed, sample_losses, sample_norms
+from relearn.maths.eval_mode import frozen
+from relearn.measures.loss_increase import largest_increase, sample_losses, sample_norms
 from relearn.models import sentence_encoder_files as files
 from relearn.models.sentence_encoder import classifier, configuration
 from relearn.runs import record
@@ -144,7 +145,7 @@ def one_by_one(bench: Bench, reference: str) -> dict[tuple[str, str], tuple[floa
             logits = net.net(inputs_embeds=given, attention_mask=real.long()).logits
             return sample_losses(logits, labels[[number]])
 
-        with probed(net):
+        with frozen(net):
             result = largest_increase(
                 losses, embeds, real, radius, steps=steps, step_size=0.3, starts=2, seed=3, numbers=[number]
             )

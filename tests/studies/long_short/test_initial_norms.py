@@ -6,7 +6,7 @@ import pytest
 
 from relearn.data import prepared_stream
 from relearn.models import long_short_lm
-from relearn.runs import record
+from relearn.runs import record_file
 from relearn.studies.long_short.steps import initial_norms
 
 from ...steps.recorded import made_by
@@ -28,7 +28,7 @@ def test_ratios_of_every_layer_with_and_without_dual_norm(
     with_it = step(tmp_path / "with", tmp_path / "stream.safetensors")
     without = step(tmp_path / "without", tmp_path / "stream.safetensors", dual_norm=False)
     for found in (with_it, without):
-        rows = record.trials(found, "norms.csv")
+        rows = record_file.rows(record_file.content(found, "norms.csv"))
         assert [row["layer"] for row in rows] == [1, 2] and {row["moment"] for row in rows} == {"start"}
     low, high = (with_it["metrics"][f"norm_ratio_start_{end}"] for end in ("min", "max"))
     assert 0.99 < low <= high < 1.01 and without["metrics"]["norm_ratio_start_min"] > 1.02

@@ -14,7 +14,7 @@ from relearn.data import imagenet_nine
 from relearn.data.corruptions import LEVELS, NAMES
 from relearn.data.imagenet_subsets import classes_of
 from relearn.models import vision
-from relearn.runs import record
+from relearn.runs import record_file
 from relearn.runs.settings import read
 from relearn.studies import parameters
 from relearn.studies.robustness import plan
@@ -61,7 +61,7 @@ def test_every_set_of_scale_paper_is_read_under_the_names_of_the_page(
     found = made_by(
         evaluate_robustness, tmp_path / "run", settings, inputs=given, study="robustness", scale="paper"
     )
-    rows = record.trials(found, "sets.csv")
+    rows = record_file.rows(record_file.content(found, "sets.csv"))
     assert {row["set"] for row in rows} == {"val", *SETS}
     assert len([row for row in rows if row["set"] == "c"]) == 75
     wanted = {f"{name}_acc_frac" for name in SETS} | {"acc_frac", "mce_frac", "nine_gap_frac"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from relearn.layers.self_attention import merge
+from relearn.layers.self_attention import check_heads, merge
 
 
 class TokenAttention(nn.Module):
@@ -46,12 +46,9 @@ class TokenAttention(nn.Module):
         self, dim: int, heads: int, *, max_length: int, dropout: float = 0.0, bias: bool = True
     ) -> None:
         super().__init__()
-        if heads < 1 or dim < 1 or dim % heads:
-            raise ValueError(f"heads: {heads} of width {dim} (allowed: a divisor of the width)")
+        check_heads(dim, heads, dropout)
         if max_length < 1:
             raise ValueError(f"max_length: {max_length} (allowed: at least 1)")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout: {dropout} (allowed: 0 <= p < 1)")
         self.dim, self.heads, self.max_length, self.dropout = dim, heads, max_length, dropout
         self.width = dim // heads
         for name in self.maps:

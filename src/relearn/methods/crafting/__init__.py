@@ -25,7 +25,7 @@ from relearn.methods.crafting.arguments import checked
 from relearn.methods.crafting.ball import assert_in_ball, quantise
 from relearn.methods.crafting.evaluation import evaluate
 from relearn.methods.crafting.loop import Checkpoint, Crafted, craft
-from relearn.methods.crafting.networks import dropout_active, frozen
+from relearn.methods.crafting.networks import dropout_active
 from relearn.methods.crafting.objective import Objective, OnFeatures, Reading
 from relearn.methods.crafting.polytope import convex_coefficients, relative_residual
 
@@ -41,7 +41,6 @@ __all__ = [
     "craft",
     "dropout_active",
     "evaluate",
-    "frozen",
     "quantise",
     "relative_residual",
 ]

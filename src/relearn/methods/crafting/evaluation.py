@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from relearn.maths.eval_mode import frozen
 from relearn.methods.crafting.arguments import networks_of, parts_of
-from relearn.methods.crafting.networks import frozen
 from relearn.methods.crafting.objective import Objective, OnFeatures, Reading, as_objective, reading
 
 
@@ -33,7 +33,7 @@ def evaluate(
     networks = networks_of(networks, objective.needs, "networks")
     losses = poisons.new_full((len(networks), len(targets)), math.nan)
     coefficients: list[Tensor | None] = [None] * len(networks)
-    with frozen(networks):
+    with frozen(*networks):
         for i, net in enumerate(networks):
             for part in parts_of(len(targets), target_batch, objective.at_once):
                 own = objective.part(part)

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from relearn.maths.eval_mode import frozen
 from relearn.methods.acceleration import compiled
 from relearn.methods.cheap_dropout import cheap_masks
 from relearn.methods.crafting.arguments import check, checked, networks_of, parts_of, pixel_std_of
@@ -18,7 +19,6 @@ from relearn.methods.crafting.evaluation import evaluate, usable
 from relearn.methods.crafting.folding import folded
 from relearn.methods.crafting.networks import (
     dropout_active,
-    frozen,
     random_state,
     seeded,
     set_random_state,
@@ -26,15 +26,8 @@ from relearn.methods.crafting.networks import (
 from relearn.methods.crafting.objective import Objective, OnFeatures, as_objective, reading
 from relearn.methods.crafting.state import State
 from relearn.methods.crafting.target_side import TargetSide
+from relearn.methods.fit_state import Checkpoint
 from relearn.methods.memory_layout import layout
-
-
-class Checkpoint(Protocol):
-    """Storage of a run's state, a dict of tensors and ints; `load` returns the last saved state, or None."""
-
-    def load(self) -> dict[str, Any] | None: ...
-
-    def save(self, state: dict[str, Any]) -> None: ...
 
 
 @dataclass
@@ -138,7 +131,7 @@ def craft(
 
     with ExitStack() as stack:
         stack.enter_context(torch.enable_grad())
-        stack.enter_context(frozen([*substitutes, *watched]))
+        stack.enter_context(frozen(*substitutes, *watched))
         stack.enter_context(seeded(seed, targets.device))
         stack.enter_context(cheap_masks(substitutes))
         for net in substitutes:

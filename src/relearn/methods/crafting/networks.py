@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from relearn.maths.eval_mode import modes_kept
+
 DROPOUT_LAYERS = (
     nn.Dropout,
     nn.Dropout1d,
@@ -19,26 +21,12 @@ DROPOUT_LAYERS = (
 
 
 @contextmanager
-def frozen(networks: Sequence[nn.Module]) -> Iterator[None]:
-    """Context with networks in eval mode and without weight gradients; modes and flags are restored afterwards."""
-    flags = [(parameter, parameter.requires_grad) for net in networks for parameter in net.parameters()]
-    with _modes_kept(networks):
-        try:
-            for net in networks:
-                net.eval().requires_grad_(False)
-            yield
-        finally:
-            for parameter, flag in flags:
-                parameter.requires_grad_(flag)
-
-
-@contextmanager
 def dropout_active(net: nn.Module, active: bool) -> Iterator[None]:
     """Context with dropout layers on or off, whatever the mode of the rest of the network; restored afterwards.
 
     Only dropout modules are switched; a functional call in `forward` is not affected.
     """
-    with _modes_kept([net]):
+    with modes_kept(net):
         for module in net.modules():
             if isinstance(module, DROPOUT_LAYERS):
                 module.training = active
@@ -74,13 +62,3 @@ def set_random_state(device: torch.device, states: Sequence[Tensor]) -> None:
     torch.set_rng_state(states[0])
     if len(states) > 1:
         torch.cuda.set_rng_state(states[1], device)
-
-
-@contextmanager
-def _modes_kept(networks: Sequence[nn.Module]) -> Iterator[None]:
-    modes = [(module, module.training) for net in networks for module in net.modules()]
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode

@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from relearn.methods.batch_source import pixels
+from relearn.methods.fit_arguments import scalar_loss
 from relearn.methods.memory_layout import layout
 
 SCOPES = ("all", "fix_norm", "only_norm")
@@ -107,17 +108,14 @@ class ScaledWeights:
         in [0, 1].
 
         Raises:
-            ValueError: the loss is not a scalar.
+            ValueError: the loss is not a scalar, or has no gradient.
         """
         given, *rest = pixels(batch, self.tensors[0].device)
         inputs = tuple(map(self._laid_out, given if isinstance(given, (tuple, list)) else (given,)))
         with _autocast(self.tensors[0].device, self.precision):
             tensors = {**self.buffers, **dict(zip(self.names, theta))}
             value = loss(functional_call(self.model, tensors, inputs), *rest)
-        if not isinstance(value, Tensor) or value.numel() != 1:
-            found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-            raise ValueError(f"loss: returns {found} (allowed: a scalar tensor, the mean over the batch)")
-        return value.reshape(())
+        return scalar_loss(value).reshape(())
 
     def scaled(self, theta: Sequence[Tensor]) -> list[Tensor]:
         """The tensors of ``theta`` that have a factor."""

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from relearn.methods.fit_state import Checkpoint
 from relearn.methods.initialised import Initialised
 from relearn.methods.learned_scales.binding import ScaledWeights
 from relearn.methods.learned_scales.pools import Batch
@@ -23,14 +24,6 @@ from relearn.methods.learned_scales.preserve_state import (
 
 Row = dict[str, float | str]
 Derivative = Callable[[Tensor, Sequence[Any]], tuple[int, Tensor, Row]]
-
-
-class Checkpoint(Protocol):
-    """Storage of a procedure's state: a dict of tensors and plain values, written atomically."""
-
-    def load(self) -> dict[str, Any] | None: ...
-
-    def save(self, state: dict[str, Any]) -> None: ...
 
 
 class Mover(Protocol):

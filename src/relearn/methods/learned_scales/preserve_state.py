@@ -10,8 +10,8 @@ import torch
 import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.instancenorm import _InstanceNorm
+
+from relearn.maths.eval_mode import batch_statistics
 
 
 @contextlib.contextmanager
@@ -20,23 +20,10 @@ def preserve_state(model: nn.Module, seed: int) -> Iterator[None]:
     updating its running ones. torch's global generators are seeded with ``seed``, for networks that draw random numbers in ``forward``.
     Modes and random states are restored afterwards, even after an error.
     """
-    modes = [(module, module.training) for module in model.modules()]
-    norms = [module for module in model.modules() if isinstance(module, (_BatchNorm, _InstanceNorm))]
-    tracks = [module.track_running_stats for module in norms]
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices=devices):
+    with torch.random.fork_rng(devices=devices), batch_statistics(model):
         torch.manual_seed(seed)
-        try:
-            model.eval()
-            for norm in norms:
-                # torch passes running statistics to the layer only if they are tracked or used.
-                norm.training, norm.track_running_stats = True, False
-            yield
-        finally:
-            for norm, track in zip(norms, tracks):
-                norm.track_running_stats = track
-            for module, mode in modes:
-                module.training = mode
+        yield
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:

@@ -71,7 +71,7 @@ class Settings:
 def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import contextlib
 
-    from relearn.measures.loss_increase import probed
+    from relearn.maths.eval_mode import frozen
     from relearn.steps.csv_rows import write_rows
     from relearn.studies.freelb.steps.compared_networks import Network
 
@@ -81,7 +81,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     networks = {name: Network(name, paths[0], part, **sizes, device=device) for name, paths in inputs.items()}
     with contextlib.ExitStack() as stack:
         for network in networks.values():
-            stack.enter_context(probed(network.net))
+            stack.enter_context(frozen(network.net))
         found = Probe(run, settings, networks)
         found.clean()
         for reference in settings.references:

@@ -102,8 +102,9 @@ def _attacks(run, net, images, labels, settings: Pgd, precision, rows, tick):
     import csv
     from functools import partial
 
+    from relearn.maths.eval_mode import frozen
     from relearn.measures.robustness import STEP, robustness
-    from relearn.methods.pgd import attack_mode, forward, pgd
+    from relearn.methods.pgd import forward, pgd
 
     device = next(net.parameters()).device
     count = min(settings.images, len(images))
@@ -116,7 +117,7 @@ def _attacks(run, net, images, labels, settings: Pgd, precision, rows, tick):
         tick()
         return found
 
-    with attack_mode(net):
+    with frozen(net):
         found = robustness(
             attack,
             partial(forward, net, precision=precision),

@@ -103,6 +103,7 @@ class Pgd:
         """
         from functools import partial
 
+        from relearn.maths.eval_mode import frozen
         from relearn.measures.robustness import STEP, robustness
         from relearn.methods import pgd as method
 
@@ -123,7 +124,7 @@ class Pgd:
         metrics: dict[str, float] = {}
         if self.checks:
             forward = partial(method.forward, net, precision=precision)
-            with method.attack_mode(net):
+            with frozen(net):
                 told = robustness(attack, forward, x, y, eps=self.eps, **rounds, batch=batch)
             shares = dict(zip(told.eps, told.accuracy))
             metrics["masked_gradient_flags_count"] = float(sum(not check.passed for check in told.checks))
@@ -188,7 +189,7 @@ class AutoAttack:
         """
         import torch
 
-        from relearn.methods.pgd import attack_mode
+        from relearn.maths.eval_mode import frozen
 
         library = _library()
         device = next(net.parameters()).device
@@ -196,7 +197,7 @@ class AutoAttack:
         rows, metrics = [], {}
         for radius in self.eps:
             robust = 0
-            with attack_mode(net):
+            with frozen(net):
                 made = library.AutoAttack(
                     net,
                     norm="Linf",
