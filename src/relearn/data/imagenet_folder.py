@@ -205,7 +205,7 @@ class FolderBatches:
         draw = random.Random(f"{seed} {position}")
         image = decode_rgb(self.images.files[position])
         box = crop_box(*image.size, draw, scale=self.scale, ratio=self.ratio)
-        image = image.resize((self.size, self.size), Image.Resampling.BILINEAR, box=box)
+        image = image.crop(box).resize((self.size, self.size), Image.Resampling.BILINEAR)
         if self.flip and draw.random() < 0.5:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         return _channels_first(image)

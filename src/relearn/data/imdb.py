@@ -103,7 +103,7 @@ def _read_tsv(path: Path) -> Reviews:
         raise ValueError(f"{path}: not UTF-8 at byte {fault.start}; allowed: UTF-8 text") from None
     reviews = Reviews([], [])
     for number, line in enumerate(lines, 1):
-        kind, tab, text = line.partition("\t")
+        kind, tab, text = line.removesuffix("\r").partition("\t")
         if kind not in CLASS_NAMES or not tab or not text:
             raise ValueError(f"{path}: line {number}: {line[:40]!r}; allowed: neg or pos, a tab and a text")
         reviews.texts.append(text)

@@ -33,13 +33,14 @@ def test_pixelate_is_pillows_box_filter(severity, side):
     for image, shown in zip(images, corrupt(images, "pixelate", severity)):
         small = Image.fromarray(image.transpose(1, 2, 0)).resize((less, less), Image.Resampling.BOX)
         expected = np.asarray(small.resize((side, side), Image.Resampling.BOX)).transpose(2, 0, 1)
-        assert np.abs(shown.astype(int) - expected.astype(int)).max() <= 1  # Pillow rounds twice
+        different = shown != expected  # where a mean is half a level, rounding errors decide
+        assert different.mean() < 0.01 and np.abs(shown.astype(int) - expected.astype(int)).max() <= 1
 
 
 def test_pixelate_to_half_repeats_the_mean_of_each_block():
     x = np.random.default_rng(0).random((1, 1, 8, 8)).astype(np.float32)
     blocks = x.reshape(1, 1, 4, 2, 4, 2).mean((3, 5)).repeat(2, 2).repeat(2, 3)
-    assert np.abs(digital.pixelate(x, 0.5, None, 1.0) - blocks).max() <= 0.5 / 255 + 1e-6
+    assert np.abs(digital.pixelate(x, 0.5, None, 1.0) - blocks).max() <= 1 / 255 + 1e-6  # rounded twice
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -7,8 +7,6 @@ not image by image. Differences:
 - **frost** needs photographs that are not included: its texture is synthesised (:func:`.weather.frost`), and results must state this;
 - glass blur exchanges pixels correctly (the released loop overwrites one of the two); motion blur and snow use our own filter along a line,
   and elastic shifts use exact bilinear sampling with mirrored borders;
-- zoom blur ends at 1.05 and 1.10 at severities 1 and 2; the released ``np.arange(1, 1.06, 0.01)`` and ``np.arange(1, 1.11, 0.01)``
-  include their ends by rounding;
 - pixels are rounded to the nearest level (the released arrays were rounded down).
 
 **Other sizes.** Published lengths are in pixels of 32 × 32 images. Factors (noise, contrast, pixelate, fog, …) apply to any size. Where a

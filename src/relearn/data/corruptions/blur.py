@@ -90,8 +90,12 @@ def along_line(x: Floats, radius: float, sigma: float, degrees: Floats) -> Float
 
 
 def zoom(x: Floats, largest: float, draws: Draws, scale: float) -> Floats:
-    """Mean of the image and its zooms by 1, 1.01, …, ``largest``, as from a camera moving forward."""
-    factors = 1 + 0.01 * np.arange(round((largest - 1) * 100) + 1)
+    """Mean of the image and its zooms by 1, 1.01, …, about ``largest``, as from a camera moving forward.
+
+    As in the released generator, rounding decides: 1.06 and 1.11 are also reached for 1.05 and 1.10, and 1.25 is slightly more, which
+    changes the size of that zoom.
+    """
+    factors = np.arange(1, round(largest + 0.01, 2), 0.01)
     total = x.copy()
     for factor in factors:
         total += zoom_centre(x, float(factor))

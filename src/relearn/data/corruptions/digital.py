@@ -76,16 +76,19 @@ def mirror_index(index: NDArray[np.int64], size: int) -> NDArray[np.int64]:
 
 
 def pixelate(x: Floats, factor: float, draws: Draws, scale: float) -> Floats:
-    """Reduce to ⌊factor·side⌋ pixels by averaging, enlarge by repeating; 8-bit in between.
+    """Reduce to ⌊factor·side⌋ pixels by averaging, enlarge by repeating; 8-bit after rows and after columns, as in Pillow.
 
     For small images adjacent severities may coincide: 8 pixels become 7, 7, 6, 6, 5.
     """
     (small_rows, big_rows), (small_columns, big_columns) = (
         box_matrices(size, max(1, int(size * factor))) for size in x.shape[2:]
     )
-    small = small_rows @ x @ small_columns.T
-    small = (np.rint(small * 255) / 255).astype(np.float32)
+    small = _in_levels(small_rows @ _in_levels(x @ small_columns.T))
     return np.asarray(big_rows @ small @ big_columns.T, np.float32)
+
+
+def _in_levels(x: Floats) -> Floats:
+    return np.asarray(np.floor(x * np.float32(255) + 0.5) / 255, np.float32)
 
 
 @functools.lru_cache(maxsize=64)

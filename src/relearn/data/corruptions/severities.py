@@ -25,7 +25,7 @@ SEVERITIES: dict[str, tuple[Any, ...]] = {
     "glass_blur": ((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
     # radius and σ of the line; pixels
     "motion_blur": ((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5)),
-    # largest zoom factor; in steps of 0.01 from 1
+    # largest zoom factor, up to rounding; in steps of 0.01 from 1
     "zoom_blur": (1.05, 1.10, 1.15, 1.20, 1.25),
     # mean, std and zoom of the flakes, threshold, radius and σ of their motion, weight of the image
     "snow": (
