@@ -2,6 +2,8 @@
 
 import pytest
 
+from relearn.report.statistics import wilson
+
 from ...report.conftest import evidence_of
 from . import fake_settings
 from .fake_records import write_run
@@ -127,6 +129,11 @@ def test_balanced_classes_say_nothing_about_replication(judge_extra):
     assert claim.reasons == (
         "without replication 0% of attacks get through the filter (net of the control), needs 5%",
     )
+    # equal targets: the interval has what 20 of them cannot exclude, of a difference of two outcomes, net of controls or not
+    (raw,) = [part for part in claim.parts if "not net" in part.name]
+    for part, widest in ((claim.main, 2), (raw, 1)):
+        ends = part.interval.low, part.interval.high
+        assert ends == pytest.approx((-widest * wilson(0, 20).high, widest * wilson(0, 20).high))
 
 
 def test_other_settings_do_not_leak_into_the_transfer_claims(evidence):
