@@ -104,6 +104,24 @@ def test_the_seed_decides_the_masks(problem) -> None:
     assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
 
 
+@pytest.mark.parametrize("what", ["lr", "seed", "dropout", "target_dropout", "pixel_std", "weight", 0, 1, 2])
+def test_a_checkpoint_of_another_attack_is_refused(problem, memory, tiny_net, what: str | int) -> None:
+    """A number: the substitutes, the bases (within the ball of the others) or the targets are others."""
+    given: list = [*problem]
+    options = SETTINGS | {"pixel_std": 0.3, "weight": 1.0, "target_dropout": "fixed", "checkpoint": memory}
+    attack = load(ATTACKS, "adaptive_polytope")
+    attack(*given, **options)
+    attack(*given, **options | {"iterations": 9, "target_batch": 2})  # the same attack, continued
+    other = {"lr": 0.1, "seed": 1, "dropout": False, "target_dropout": "off", "pixel_std": 0.2, "weight": 2.0}
+    if isinstance(what, str):
+        options[what] = other[what]
+    else:
+        changed = [tiny_net(3), tiny_net(2)], problem.bases * 0.999, problem.targets * 0.999
+        given[what] = changed[what]
+    with pytest.raises(ValueError, match="checkpoint: it is of other settings, networks, bases or targets"):
+        attack(*given, **options | {"iterations": 9})
+
+
 def test_pixel_std_is_taken_from_the_substitutes(problem, tiny_net) -> None:
     settings = SETTINGS | {"iterations": 1}
     own = convex_polytope.craft(*problem, **settings)

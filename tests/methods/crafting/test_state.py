@@ -63,7 +63,7 @@ def test_a_checkpoint_of_something_else_is_refused() -> None:
         State(torch.full((1, 1, 1, 2, 2), 0.5), 0.01),
         State(torch.full((2, 1, 1, 2, 2), 0.5), 0.1),
     ):
-        with pytest.raises(ValueError, match="do not belong to these bases and eps"):
+        with pytest.raises(ValueError, match="is of other settings, networks, bases or targets"):
             other.restore(saved, iterations=1)
 
 

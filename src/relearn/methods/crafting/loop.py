@@ -24,7 +24,7 @@ from relearn.methods.crafting.networks import (
     set_random_state,
 )
 from relearn.methods.crafting.objective import Objective, OnFeatures, as_objective, reading
-from relearn.methods.crafting.state import State
+from relearn.methods.crafting.state import State, fingerprint
 from relearn.methods.crafting.target_side import TargetSide
 from relearn.methods.memory_layout import layout
 
@@ -115,7 +115,8 @@ def craft(
             when evaluated. An exception from log or progress stops the run, after saving a checkpoint if there
             is one.
         checkpoint: crafting resumes from its state if it has one; saved every `checkpoint_every` iterations and
-            at the end. A resumed run gives the same bits on a CPU.
+            at the end. A resumed run gives the same bits on a CPU. A state of another attack, other networks, images or settings
+            is refused; iterations, target_batch and watch may change.
 
     Raises:
         TypeError, ValueError: an invalid argument or saved state. A non-finite loss is not an error but
@@ -131,6 +132,10 @@ def craft(
     std = pixel_std_of(substitutes, pixel_std, state.poisons)
     parts = parts_of(len(targets), target_batch, objective.at_once)
     reason = None
+    if checkpoint is not None:
+        settings = (float(eps), float(lr), dropout, int(seed), target_dropout, precision)
+        weights = (one for net in substitutes for one in net.state_dict().values() if isinstance(one, Tensor))
+        state.made_from = fingerprint(settings, objective, (std, bases, targets, *weights))
 
     def losses_in(networks: Sequence[nn.Module]) -> tuple[Tensor, list[Tensor | None]]:
         options: dict[str, Any] = {"precision": precision, "target_batch": target_batch}
