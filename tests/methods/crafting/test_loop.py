@@ -99,6 +99,22 @@ def test_dropout_masks_are_new_in_every_iteration(problem) -> None:
     assert distance(targets[0], targets[3]) == 0 and distance(poisons[0], poisons[3]) < 1e-9
 
 
+def test_a_functional_dropout_is_refused_because_it_would_stay_off(problem) -> None:
+    class Functional(type(problem.substitutes[0])):
+        p = 0.5
+
+        def features(self, x: Tensor) -> Tensor:
+            return nn.functional.dropout(super().features(x), self.p, self.training)
+
+    nets = [problem.substitutes[0], Functional(2)]
+    with pytest.raises(ValueError, match=r"substitutes\[1\]: found a functional dropout"):
+        convex_polytope.craft(nets, *problem[1:], **SETTINGS)
+    convex_polytope.craft(nets, *problem[1:], **SETTINGS | {"dropout": False})
+    nets[1].p = 0.0
+    same = convex_polytope.craft(nets, *problem[1:], **SETTINGS)
+    assert torch.equal(same.poisons, convex_polytope.craft(*problem, **SETTINGS).poisons)
+
+
 def test_the_seed_decides_the_masks(problem) -> None:
     found = [convex_polytope.craft(*problem, **SETTINGS | {"seed": seed}).poisons for seed in (0, 0, 1)]
     assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
@@ -231,7 +247,7 @@ def test_feature_maps_are_no_features(problem) -> None:
     """As ``features`` of torchvision's networks, whose loss would be that of other pairs of numbers."""
     for net in problem.substitutes:
         net.features = lambda x: x
-    with pytest.raises(ValueError, match=r"TinyNet: found \(4, 2, 5, 5\); allowed: a tensor \(B, d\)"):
+    with pytest.raises(ValueError, match=r"TinyNet: found \(\d, 2, 5, 5\); allowed: a tensor \(B, d\)"):
         feature_collision.craft(*problem, **SETTINGS)
 
 

@@ -17,6 +17,7 @@ from relearn.methods.crafting.arguments import check, checked, networks_of, part
 from relearn.methods.crafting.evaluation import evaluate, usable
 from relearn.methods.crafting.folding import folded
 from relearn.methods.crafting.networks import (
+    OffDropout,
     dropout_active,
     frozen,
     random_state,
@@ -99,7 +100,8 @@ def craft(
         eps: largest change of a pixel, on the [0, 1] scale: 8/255, not 8.
         lr: Adam's learning rate on standardised pixels; betas (0.9, 0.999), no decay.
         iterations: Adam steps.
-        dropout: whether the substitutes' dropout layers are active while crafting.
+        dropout: whether the substitutes' dropout layers are active while crafting. They must be modules: a call such as
+            ``F.dropout(x, p, self.training)`` would stay off and is refused. Attention's ``dropout_p`` is not seen, and stays off.
         seed: seed of the dropout masks. The global random state is restored.
         target_dropout: masks of the target's features: "resampled" each iteration (the text), "fixed" (drawn
             once, the published code) or "off". Without dropout the features are computed once.
@@ -144,6 +146,13 @@ def craft(
     with ExitStack() as stack:
         stack.enter_context(torch.enable_grad())
         stack.enter_context(frozen([*substitutes, *watched]))
+        for i, net in enumerate(substitutes if dropout else ()):
+            with seeded(seed, targets.device), dropout_active(net, True), OffDropout() as off:
+                reading(objective.part(slice(0, 1)).read, net, bases[:1], precision)
+            if off.seen:
+                raise ValueError(
+                    f"substitutes[{i}]: found a functional dropout, which stays off; allowed: nn.Dropout, or dropout=False"
+                )
         stack.enter_context(seeded(seed, targets.device))
         stack.enter_context(cheap_masks(substitutes))
         for net in substitutes:
