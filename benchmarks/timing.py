@@ -122,7 +122,7 @@ def _pretty(value: Any, depth: int = 0) -> str:
     opened, closed = ("{", "}") if named else ("[", "]")
     items = list(value.items() if named else enumerate(value if isinstance(value, list) else []))
     if depth > 2 or not any(isinstance(one, dict | list) for _, one in items):
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     lines = [(f"{json.dumps(key)}: " if named else "") + _pretty(one, depth + 1) for key, one in items]
     pad = " " * (depth + 1)
     return f"{opened}\n" + ",\n".join(pad + line for line in lines) + f"\n{pad[1:]}{closed}"
