@@ -156,7 +156,6 @@ def _interval(trials: Sequence[Trial], bounds: tuple[float, float] | None) -> In
 
 
 def _over(trials: Sequence[Trial], bounds: tuple[float, float] | None) -> str:
-    """What the interval is over, and whether the bounds widened it."""
     keys: set[Key] = {trial.key for trial in trials}
     targets, victims = {key[2] for key in keys}, {key[0] for key in keys}
     if len(targets) > 1:
@@ -194,8 +193,8 @@ def markdown(boards: Sequence[tuple[Board, Sequence[Row]]]) -> str:
         "if its protocol is complete (a number for each victim, seed and target of its cell) and has a 95% interval, which one seed",
         "does not give, and if another such row of its cell has the same protocol, precision included: only these are ranked together.",
         "Ranks order the estimates. Rows whose intervals overlap may still differ: the claims compare rows pair by pair.",
-        "Intervals over seeds are Student's; over targets a bootstrap resamples the targets, and Wilson's bound widens it (marked in n)",
-        f"where fewer than {FEW} targets differ from the commonest value.",
+        "Intervals over seeds are Student's, over targets the bootstrap's; n marks those that Wilson's bound widens: fewer than",
+        f"{FEW} targets differ from the commonest value.",
         "They also leave out models below the [required quality](../../docs/verdicts.md#required-quality), which have a rank here.",
         "A share that is net of its control may be below 0.",
         "CPU hours include all runs that the row depends on. [How to add a method](../../docs/extending.md).",

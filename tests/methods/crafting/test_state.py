@@ -63,7 +63,7 @@ def test_a_checkpoint_of_something_else_is_refused() -> None:
         State(torch.full((1, 1, 1, 2, 2), 0.5), 0.01),
         State(torch.full((2, 1, 1, 2, 2), 0.5), 0.1),
     ):
-        with pytest.raises(ValueError, match="is of other settings, networks, bases or targets"):
+        with pytest.raises(ValueError, match="of other settings"):
             other.restore(saved, iterations=1)
 
 
@@ -72,7 +72,7 @@ class OnGpu(Tensor):
 
 
 def test_checkpoints_keep_the_accelerators_generator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of crafting, of an iteration that is repeated, and of `fit`; ``torch.cuda`` is a stand-in."""
+    """``torch.cuda`` is a stand-in."""
     drawn, gpu, draws = [torch.tensor([1])], torch.device("cuda"), torch.Generator()
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: drawn[-1])
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: drawn.append(state))

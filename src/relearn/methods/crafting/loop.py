@@ -101,7 +101,7 @@ def craft(
         lr: Adam's learning rate on standardised pixels; betas (0.9, 0.999), no decay.
         iterations: Adam steps.
         dropout: whether the substitutes' dropout layers are active while crafting. They must be modules: a call such as
-            ``F.dropout(x, p, self.training)`` would stay off and is refused. Attention's ``dropout_p`` is not seen, and stays off.
+            ``F.dropout(x, p, self.training)`` would stay off and is refused. Attention's ``dropout_p`` stays off unseen.
         seed: seed of the dropout masks. The global random state is restored.
         target_dropout: masks of the target's features: "resampled" each iteration (the text), "fixed" (drawn
             once, the published code) or "off". Without dropout the features are computed once.

@@ -38,7 +38,7 @@ def frozen(networks: Sequence[nn.Module]) -> Iterator[None]:
 def dropout_active(net: nn.Module, active: bool) -> Iterator[None]:
     """Context with dropout layers on or off, whatever the mode of the rest of the network; restored afterwards.
 
-    Only dropout modules are switched; a functional call in `forward` is not affected (:class:`OffDropout` sees it).
+    Only dropout modules are switched; a functional call in `forward` is not affected.
     """
     with _modes_kept([net]):
         for module in net.modules():

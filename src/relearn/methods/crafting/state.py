@@ -17,9 +17,9 @@ PLAIN = (bool, int, float, str, type(None))
 
 
 def fingerprint(settings: Iterable[Any], attack: Any, tensors: Iterable[Tensor]) -> int:
-    """A number that says which run a checkpoint is of: 60 bits of the sha256 of its settings, tensors and attack.
+    """60 bits of the sha256 of a run's settings, tensors and attack.
 
-    Of the attack count its name, and the numbers and texts that it and the functions in it hold, not further objects.
+    Of the attack count its name, and the numbers and texts that it and the functions in it hold, no further objects.
     """
     told = hashlib.sha256(repr([*settings]).encode())
     for one in (attack, *vars(attack).values()):
@@ -86,7 +86,7 @@ class State:
         own = state.get("made_from", self.made_from) == self.made_from and poisons.shape == self.lower.shape
         if not own or not ((poisons >= self.lower) & (poisons <= self.upper)).all():
             raise ValueError(
-                "checkpoint: it is of other settings, networks, bases or targets; delete it to start anew"
+                "checkpoint: of other settings, networks, bases or targets; delete it to start anew"
             )
         if not 0 < iteration <= iterations:
             raise ValueError(f"checkpoint: iteration is {iteration}; allowed: 1 to {iterations}")
