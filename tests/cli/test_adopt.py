@@ -268,6 +268,10 @@ def test_beside_a_damaged_record_the_rest_is_taken(
     assert adopt.take(None, "mini") == 3
     assert f"left alone: {PRETRAIN.record}: torn" in capsys.readouterr().err
     Path("record").rename(PRETRAIN.record)
+    weights = Path(PRETRAIN.outputs[1])
+    weights.write_bytes(weights.read_bytes() + b"x")
+    assert adopt.take(None, "mini") == 3
+    assert f"left alone: {weights}: torn" in capsys.readouterr().err
     assert f"left alone: {torn}: " in error and says in error and "adopted 1 records" in out
     assert Path(PRETRAIN.record).is_file() and not Path(CRAFT.record).exists()
 

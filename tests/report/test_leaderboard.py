@@ -77,6 +77,13 @@ def test_a_second_run_of_the_same_trials_adds_no_certainty() -> None:
     assert (found.estimate, found.low) == pytest.approx((means.estimate, means.low))
 
 
+@pytest.mark.parametrize(("differ", "said"), [(5, ", Wilson"), (6, "")])
+def test_a_row_says_whether_wilsons_bound_widens_it(differ: int, said: str) -> None:
+    trials = [Trial("x", 0, target, None, float(target < differ), "") for target in range(20)]
+    assert leaderboard._over(trials, (0.0, 1.0)) == f"20 targets x 1 victim{said}"
+    assert leaderboard._over(trials, None) == "20 targets x 1 victim"
+
+
 @pytest.fixture(scope="module")
 def mini() -> list[runs.Run]:
     return runs.load(PUBLISHED, "mini")[0]

@@ -94,6 +94,7 @@ def test_a_study_that_is_not_rerun_keeps_its_earlier_verdict_with_a_note(results
     assert third.cells["small"].verdict == "not_run"
     assert scoreboard.counts(board, "small") == {"reproduced": 1, "underpowered": 1}
     assert "| mini | small (1 verdict from version 0.7) |" in scoreboard.short(board)
+    assert [scoreboard.EARLIER in scoreboard.short(one) for one in (board, board[:1])] == [True, False]
     write(results, "published/small", judged("first", "renamed", "not_run"))
     assert scoreboard.load(results, CLAIMS)[0].word("small") == "inconclusive (version 0.7)"
     write(results, "published/small_0.10", judged("first", "renamed", "contradicted"))

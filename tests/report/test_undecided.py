@@ -146,6 +146,13 @@ def test_several_comparisons_are_counted_together_and_those_that_hold_too() -> N
     assert found(claim(open_, replace(unknown, interval=Interval(1.0, 0.9, 1.1))), points).need == alone.need
 
 
+def test_a_comparison_that_lacks_power_is_set_aside_unless_no_other_decides() -> None:
+    parts, lacking = (part([0.0, 0.2, -0.1, 0.1]), part([0.3])), ((), ("at chance level",))
+    for verdict, have in (("direction", [4]), ("underpowered", [4, 1])):
+        one = found(claim(*parts, lacking=lacking, verdict=verdict))
+        assert [need.have for need in one.needs] == have
+
+
 def test_several_shares_are_counted_together() -> None:
     units = Units("targets", (0.5, 1.0) * 10, "share", trials=80.0, effective=20.0)
     share = part(

@@ -16,8 +16,8 @@ A published set (results/published/<scale>) can be given, too: a record that fit
 others are counted. A published set has no weights, which count as left on the other machine, and no data, which is prepared first.
 
 Without a folder, the records already in results/ are checked and registered in the same way (after `dvc checkout` of
-an older commit, or when `.snakemake` was lost); those that do not fit are listed and left alone. The exit status is 3 if one is torn
-or edited.
+an older commit, or when `.snakemake` was lost); those that do not fit are listed and left alone. The exit status is 3 if one, or an
+artefact of it, is torn or edited.
 """
 
 from __future__ import annotations
@@ -137,7 +137,11 @@ def take(folder: Path | None, scale: str | None, whole: bool = True) -> int:
         print(f"{resumable} unfinished runs resume from their checkpoints")
     there = len(fitting) - len(coming)
     print(f"adopted {len(coming)} records, {there} were here; `snakemake -n` says what is left to do")
-    return exit_codes.DATA if torn else 0
+    return exit_codes.DATA if torn or any(isinstance(fault, Damage) for fault in faults) else 0
+
+
+class Damage(str):
+    """A line about an artefact that is missing or has other bytes than its record says."""
 
 
 def make_data(folder: Path, plan: Sequence[Job]) -> None:
@@ -294,7 +298,7 @@ def misfit(job: Job, found: Record, sums: Mapping[str, str]) -> str | None:
         if have != want:
             return f"{_name(found)}: {key}: found {_short(have)}, the DAG requires {_short(want)}"
     problems = record.verify_outputs(found)
-    return problems[0] if problems else None
+    return Damage(problems[0]) if problems else None
 
 
 def _differences(job: Job, found: Record, sums: Mapping[str, str]) -> Iterator[tuple[str, Any, Any]]:

@@ -57,7 +57,9 @@ class TokenBatches:
         if batch_size < 1:
             raise ValueError(f"batch_size: {batch_size} (allowed: at least 1)")
         if hidden_frac is not None and not 0 < hidden_frac <= 1:
-            raise ValueError(f"hidden_frac: {hidden_frac} (allowed: 0 < p <= 1)")
+            raise ValueError(
+                f"hidden_frac (a step's mask_frac, mlm_probability in params.yaml): {hidden_frac} (allowed: 0 < p <= 1)"
+            )
         self.rows = [torch.from_numpy(row) for row in rows]
         self.labels, self.tokenizer, self.batch_size = labels, tokenizer, batch_size
         self.hidden_frac, self.device = hidden_frac, device

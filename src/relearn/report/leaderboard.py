@@ -20,7 +20,7 @@ from relearn.report import claim_cost, claims_formats, cost
 from relearn.report.artefacts import Where
 from relearn.report.quantities import Evidence, Key, Trial
 from relearn.report.runs import Run
-from relearn.report.statistics import Interval, clustered_mean, student_mean
+from relearn.report.statistics import FEW, Interval, clustered_mean, student_mean
 from relearn.report.table_formats import pipes
 from relearn.report.views.names import plural
 
@@ -106,7 +106,7 @@ def rows(board: Board, study: str, scale: str, runs: Sequence[Run]) -> list[Row]
             made.append(
                 Row(
                     *(study, board.title, scale, cell, method),
-                    *(_interval(trials, board.bounds), _over(trials)),
+                    *(_interval(trials, board.bounds), _over(trials, board.bounds)),
                     missing=len(wanted - {trial.key for trial in trials}),
                     cpu_h=cost.total(ancestry.with_ancestors(own), "cpu_s") / 3600,
                     protocol=_protocol(board, [folders[one] for one in own]),
@@ -155,11 +155,12 @@ def _interval(trials: Sequence[Trial], bounds: tuple[float, float] | None) -> In
     return Interval(values[0], float("nan"), float("nan"))
 
 
-def _over(trials: Sequence[Trial]) -> str:
+def _over(trials: Sequence[Trial], bounds: tuple[float, float] | None) -> str:
     keys: set[Key] = {trial.key for trial in trials}
     targets, victims = {key[2] for key in keys}, {key[0] for key in keys}
     if len(targets) > 1:
-        return f"{len(targets)} targets x {plural(len(victims), 'victim')}"
+        wider = _interval(trials, bounds) != _interval(trials, None)
+        return f"{len(targets)} targets x {plural(len(victims), 'victim')}" + ", Wilson" * wider
     return plural(len(keys), "seed")
 
 
@@ -192,6 +193,8 @@ def markdown(boards: Sequence[tuple[Board, Sequence[Row]]]) -> str:
         "if its protocol is complete (a number for each victim, seed and target of its cell) and has a 95% interval, which one seed",
         "does not give, and if another such row of its cell has the same protocol, precision included: only these are ranked together.",
         "Ranks order the estimates. Rows whose intervals overlap may still differ: the claims compare rows pair by pair.",
+        "Intervals over seeds are Student's, over targets the bootstrap's; n marks those that Wilson's bound widens: fewer than",
+        f"{FEW} targets differ from the commonest value.",
         "They also leave out models below the [required quality](../../docs/verdicts.md#required-quality), which have a rank here.",
         "A share that is net of its control may be below 0.",
         "CPU hours include all runs that the row depends on. [How to add a method](../../docs/extending.md).",

@@ -29,6 +29,8 @@ FIELDS = (
 )
 READING = "Each cell: verdict; effect with its 95% interval, the claimed range and what is compared; n; CPU hours of its runs."
 
+EARLIER = "Verdicts of an earlier version are not in the picture, and claims.md of their scale counts them as not run."
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -279,7 +281,8 @@ def short(board: Sequence[Row]) -> str:
     for word, meaning in words.explanations(verdicts):
         numbers = [str(counts(board, scale).get(word.replace(" ", "_"), 0)) for scale in there]
         lines.append(f"| {word} | {' | '.join(numbers)} | {meaning} |")
-    return "\n".join([*lines, "", _of_which(board, there)]) + "\n"
+    old = any(named(board, scale) != scale for scale in there)
+    return "\n".join([*lines, "", _of_which(board, there), *[EARLIER] * old]) + "\n"
 
 
 def _of_which(board: Sequence[Row], there: Sequence[str]) -> str:

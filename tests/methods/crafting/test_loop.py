@@ -99,9 +99,35 @@ def test_dropout_masks_are_new_in_every_iteration(problem) -> None:
     assert distance(targets[0], targets[3]) == 0 and distance(poisons[0], poisons[3]) < 1e-9
 
 
+def test_a_functional_dropout_is_refused_because_it_would_stay_off(problem) -> None:
+    net = problem.substitutes[1]
+    whole = net.features
+    for p, dropout in ((0.0, True), (0.5, False)):
+        net.features = lambda x, p=p: nn.functional.dropout(whole(x), p, net.training)
+        convex_polytope.craft(*problem, **SETTINGS | {"dropout": dropout})
+    with pytest.raises(ValueError, match=r"substitutes\[1\]: found a functional dropout"):
+        convex_polytope.craft(*problem, **SETTINGS)
+
+
 def test_the_seed_decides_the_masks(problem) -> None:
     found = [convex_polytope.craft(*problem, **SETTINGS | {"seed": seed}).poisons for seed in (0, 0, 1)]
     assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("what", ["lr", "seed", "dropout", "target_dropout", "pixel_std", "weight", 0, 1, 2])
+def test_a_checkpoint_of_another_attack_is_refused(problem, memory, tiny_net, what: str | int) -> None:
+    """A number: another substitute, or bases (in the ball of the others) or targets."""
+    given = [*problem]
+    options = SETTINGS | {"pixel_std": 0.3, "weight": 1.0, "target_dropout": "fixed", "checkpoint": memory}
+    attack = load(ATTACKS, "adaptive_polytope")
+    attack(*given, **options)
+    attack(*given, **options | {"iterations": 9, "target_batch": 2})  # the same attack, continued
+    if isinstance(what, str):
+        options[what] = {"dropout": False, "target_dropout": "off"}.get(what, 2)
+    else:
+        given[what] = [tiny_net(1), tiny_net(3)] if what == 0 else given[what] * 0.999
+    with pytest.raises(ValueError, match="checkpoint: of other settings"):
+        attack(*given, **options | {"iterations": 9})
 
 
 def test_pixel_std_is_taken_from_the_substitutes(problem, tiny_net) -> None:
@@ -213,7 +239,7 @@ def test_feature_maps_are_no_features(problem) -> None:
     """As ``features`` of torchvision's networks, whose loss would be that of other pairs of numbers."""
     for net in problem.substitutes:
         net.features = lambda x: x
-    with pytest.raises(ValueError, match=r"TinyNet: found \(4, 2, 5, 5\); allowed: a tensor \(B, d\)"):
+    with pytest.raises(ValueError, match=r"TinyNet: found \(\d, 2, 5, 5\); allowed: a tensor \(B, d\)"):
         feature_collision.craft(*problem, **SETTINGS)
 
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from relearn.maths.eval_mode import frozen
-from relearn.methods import convex_polytope, crafting, multi_layer
+from relearn.methods import convex_polytope, crafting, fit_state, multi_layer
 from relearn.methods.crafting import dropout_active, target_side
-from relearn.methods.crafting.networks import seeded
+from relearn.methods.crafting.networks import random_state, seeded, set_random_state
 from relearn.methods.crafting.state import State
 
 
@@ -64,8 +64,30 @@ def test_a_checkpoint_of_something_else_is_refused() -> None:
         State(torch.full((1, 1, 1, 2, 2), 0.5), 0.01),
         State(torch.full((2, 1, 1, 2, 2), 0.5), 0.1),
     ):
-        with pytest.raises(ValueError, match="do not belong to these bases and eps"):
+        with pytest.raises(ValueError, match="of other settings"):
             other.restore(saved, iterations=1)
+
+
+class OnGpu(Tensor):
+    is_cuda = True
+
+
+def test_checkpoints_keep_the_accelerators_generator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``torch.cuda`` is a stand-in."""
+    drawn, gpu, draws = [torch.tensor([1])], torch.device("cuda"), torch.Generator()
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: drawn[-1])
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: drawn.append(state))
+    state = State(torch.full((1, 1, 1, 2, 2), 0.5).as_subclass(OnGpu), eps=0.1)
+    state.iteration, state.history = 1, [{"loss_sum": 1.0, "loss_mean": 0.5}]
+    saved, kept, fitted = state.dump(), random_state(gpu), fit_state.random_state(gpu, draws)
+    for restore in (
+        lambda: state.restore(saved, iterations=1),
+        lambda: set_random_state(gpu, kept),
+        lambda: fit_state.set_random_state(fitted, gpu, draws),
+    ):
+        drawn.append(torch.tensor([2]))
+        restore()
+        assert drawn.pop() == 1
 
 
 SETTINGS = {"eps": 0.1, "lr": 0.04, "iterations": 6, "seed": 0}

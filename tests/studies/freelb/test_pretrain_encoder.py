@@ -124,7 +124,7 @@ def test_a_run_that_learns_nothing_says_so(bench: Bench) -> None:
         ({"encoder": {**ENCODER, "heads": 3}}, "encoder.heads: 3 (allowed: a divisor of dim, 16)"),
         ({"encoder": {**ENCODER, "vocabulary": 100}}, "vocabulary: 100 (allowed: at least 261"),
         ({"encoder": {**ENCODER, "max_length": 2}}, "max_length: 2 (allowed: at least 3"),
-        ({"mask_frac": 0.0}, "hidden_frac: 0.0"),
+        ({"mask_frac": 0.0}, "mask_frac, mlm_probability in params.yaml): 0.0"),
     ],
 )
 def test_wrong_arguments_are_refused(

@@ -2,6 +2,8 @@
 
 import pytest
 
+from relearn.report.statistics import wilson
+
 from ...report.conftest import evidence_of
 from . import fake_settings
 from .fake_records import write_run
@@ -127,6 +129,10 @@ def test_balanced_classes_say_nothing_about_replication(judge_extra):
     assert claim.reasons == (
         "without replication 0% of attacks get through the filter (net of the control), needs 5%",
     )
+    # what 20 equal targets cannot exclude of a difference of two outcomes, net of controls or not
+    for part, widest in ((claim.main, 2), (claim.parts[-1], 1)):
+        high = widest * wilson(0, 20).high
+        assert (part.interval.low, part.interval.high) == pytest.approx((-high, high))
 
 
 def test_other_settings_do_not_leak_into_the_transfer_claims(evidence):

@@ -17,6 +17,8 @@ from relearn.methods.pgd import pgd
 from relearn.models import vision
 from relearn.runs import record
 from relearn.steps import list_imagenet as folder_step
+from relearn.studies import parameters
+from relearn.studies.robustness.plan import plan
 from relearn.studies.robustness.steps import evaluate_robustness as withstand
 from relearn.studies.robustness.steps.image_sets import Protocol, Row, hash_of_pixels
 from relearn.studies.robustness.steps.metrics import metrics_of
@@ -220,6 +222,17 @@ def test_networks_that_know_nothing(runs: Digits, tmp_path: Path) -> None:
     done = runs.withstand("broken", SETTINGS, tmp_path / "broken.safetensors")
     assert done["outcome"] == "diverged" and "not finite" in done["outcome_reason"] and not done["metrics"]
     assert runs.rows("broken", "sets.csv") == runs.rows("broken", "attacks.csv") == []
+
+
+@pytest.mark.parametrize(("corruptions", "folder"), [([], ""), (["fog"], ""), ([], "imagenet-c")])
+def test_without_corrupted_images_no_run_reads_the_reference(corruptions: list[str], folder: str) -> None:
+    params = parameters.load(Path(__file__).parents[3] / "params.yaml", scale="mini")
+    own = params["robustness"]["withstand"]
+    own |= {"corruptions": corruptions, "sets": own["sets"] | {"c": folder}}
+    reads = plan(params, "mini")["evaluate_robustness"].inputs["reference"]
+    for name in own["networks"]:
+        needed = name != own["reference"] and (corruptions or folder)
+        assert len(reads(network=name, seed="0")) == bool(needed)
 
 
 def test_all_corruptions_and_checks_of_the_attack(runs: Digits) -> None:

@@ -28,6 +28,9 @@ The arena's images come from the generator of Linsley et al. at 32 × 32 with th
 dashes of 2 pixels with gaps of 1, 5 distractors of 4 dashes, markers of radius 1.5 (:data:`PUBLISHED_FORM`, which scale paper uses). The
 defaults of :class:`Form` are easier. This module is an independent implementation without any of their code, and its pairs have
 fewer shortcuts, so accuracies on the two versions cannot be compared. :mod:`relearn.data.lra.pathfinder_files` reads the arena's images.
+
+A seed's images depend on the processor: NumPy's float32 ``arctan2``, the heading of a curve that is continued, rounds otherwise with
+AVX-512 than without: one pixel in 4 of 1,024 images. In float64 it would not, but the images of the published runs would change.
 """
 
 from __future__ import annotations

@@ -18,13 +18,14 @@ from relearn.methods.crafting.arguments import check, checked, networks_of, part
 from relearn.methods.crafting.evaluation import evaluate, usable
 from relearn.methods.crafting.folding import folded
 from relearn.methods.crafting.networks import (
+    OffDropout,
     dropout_active,
     random_state,
     seeded,
     set_random_state,
 )
 from relearn.methods.crafting.objective import Objective, OnFeatures, as_objective, reading
-from relearn.methods.crafting.state import State
+from relearn.methods.crafting.state import State, fingerprint
 from relearn.methods.crafting.target_side import TargetSide
 from relearn.methods.fit_state import Checkpoint
 from relearn.methods.memory_layout import layout
@@ -92,7 +93,8 @@ def craft(
         eps: largest change of a pixel, on the [0, 1] scale: 8/255, not 8.
         lr: Adam's learning rate on standardised pixels; betas (0.9, 0.999), no decay.
         iterations: Adam steps.
-        dropout: whether the substitutes' dropout layers are active while crafting.
+        dropout: whether the substitutes' dropout layers are active while crafting. They must be modules: a call such as
+            ``F.dropout(x, p, self.training)`` would stay off and is refused. Attention's ``dropout_p`` stays off unseen.
         seed: seed of the dropout masks. The global random state is restored.
         target_dropout: masks of the target's features: "resampled" each iteration (the text), "fixed" (drawn
             once, the published code) or "off". Without dropout the features are computed once.
@@ -108,7 +110,8 @@ def craft(
             when evaluated. An exception from log or progress stops the run, after saving a checkpoint if there
             is one.
         checkpoint: crafting resumes from its state if it has one; saved every `checkpoint_every` iterations and
-            at the end. A resumed run gives the same bits on a CPU.
+            at the end. A resumed run gives the same bits on a CPU. A state of another attack, other networks, images or settings
+            is refused; iterations, target_batch and watch may change.
 
     Raises:
         TypeError, ValueError: an invalid argument or saved state. A non-finite loss is not an error but
@@ -124,6 +127,10 @@ def craft(
     std = pixel_std_of(substitutes, pixel_std, state.poisons)
     parts = parts_of(len(targets), target_batch, objective.at_once)
     reason = None
+    if checkpoint is not None:
+        settings = (float(eps), float(lr), dropout, int(seed), target_dropout, precision)
+        weights = (one for net in substitutes for one in net.state_dict().values() if isinstance(one, Tensor))
+        state.made_from = fingerprint(settings, objective, (std, bases, targets, *weights))
 
     def losses_in(networks: Sequence[nn.Module]) -> tuple[Tensor, list[Tensor | None]]:
         options: dict[str, Any] = {"precision": precision, "target_batch": target_batch}
@@ -132,6 +139,13 @@ def craft(
     with ExitStack() as stack:
         stack.enter_context(torch.enable_grad())
         stack.enter_context(frozen(*substitutes, *watched))
+        for i, net in enumerate(substitutes if dropout else ()):
+            with seeded(seed, targets.device), dropout_active(net, True), OffDropout() as off:
+                reading(objective.part(slice(0, 1)).read, net, bases[:1], precision)
+            if off.seen:
+                raise ValueError(
+                    f"substitutes[{i}]: found a functional dropout, which stays off; allowed: nn.Dropout, or dropout=False"
+                )
         stack.enter_context(seeded(seed, targets.device))
         stack.enter_context(cheap_masks(substitutes))
         for net in substitutes:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from relearn.maths.eval_mode import modes_kept
 
@@ -31,6 +33,17 @@ def dropout_active(net: nn.Module, active: bool) -> Iterator[None]:
             if isinstance(module, DROPOUT_LAYERS):
                 module.training = active
         yield
+
+
+class OffDropout(TorchFunctionMode):
+    """Context that notes in ``seen`` whether a dropout function with p > 0 is called with ``training=False``."""
+
+    seen = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self.seen |= kwargs.get("training") is False and kwargs.get("p", 0) > 0
+        return func(*args, **kwargs)
 
 
 def has_dropout(net: nn.Module) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -11,6 +13,23 @@ from torch import Tensor
 BETAS = (0.9, 0.999)
 ADAM_EPS = 1e-8
 COEFFICIENTS = "coefficients"
+PLAIN = (bool, int, float, str, type(None))
+
+
+def fingerprint(settings: Iterable[Any], attack: Any, tensors: Iterable[Tensor]) -> int:
+    """60 bits of the sha256 of a run's settings, tensors and attack.
+
+    Of the attack count its name, and the numbers and texts that it and the functions in it hold, no further objects.
+    """
+    told = hashlib.sha256(repr([*settings]).encode())
+    for one in (attack, *vars(attack).values()):
+        cells = getattr(one, "__closure__", None) or ()
+        held = [*(vars(one).values() if one is attack else ()), *(cell.cell_contents for cell in cells)]
+        name = getattr(one, "__qualname__", type(one).__qualname__)
+        told.update(repr([name, *(value for value in held if isinstance(value, PLAIN))]).encode())
+    for tensor in tensors:
+        told.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return int(told.hexdigest()[:15], 16)
 
 
 class State:
@@ -18,6 +37,8 @@ class State:
 
     Adam is implemented here so that its moments are plain tensors of the checkpoint.
     """
+
+    made_from: int | None = None  # the `fingerprint`, if there is a checkpoint
 
     def __init__(self, poisons: Tensor, eps: float) -> None:
         self.poisons = poisons
@@ -39,9 +60,11 @@ class State:
         self.poisons = torch.minimum(torch.maximum(moved, self.lower), self.upper)
 
     def dump(self) -> dict[str, Any]:
-        """Everything the next iteration depends on: copies of tensors, and one int."""
+        """Everything the next iteration depends on: copies of tensors, and ints."""
         state: dict[str, Any] = {"iteration": self.iteration, "rng": torch.get_rng_state()}
         state |= {"poisons": self.poisons.clone(), "first": self.first.clone(), "second": self.second.clone()}
+        if self.made_from is not None:
+            state["made_from"] = self.made_from
         if self.poisons.is_cuda:
             state["rng_cuda"] = torch.cuda.get_rng_state(self.poisons.device)
         state |= {f"{COEFFICIENTS}{i}": c.clone() for i, c in self.coefficients.items()}
@@ -56,15 +79,14 @@ class State:
         """Continue from a dump.
 
         Raises:
-            ValueError: the dump belongs to other bases or another eps, or has more than `iterations` iterations.
+            ValueError: the dump belongs to another run (a dump without fingerprint: to other bases or another eps), or has more than
+                `iterations` iterations.
         """
         poisons, iteration = state["poisons"].to(self.lower), int(state["iteration"])
-        inside = (
-            poisons.shape == self.lower.shape and ((poisons >= self.lower) & (poisons <= self.upper)).all()
-        )
-        if not inside:
+        own = state.get("made_from", self.made_from) == self.made_from and poisons.shape == self.lower.shape
+        if not own or not ((poisons >= self.lower) & (poisons <= self.upper)).all():
             raise ValueError(
-                "checkpoint: its poisons do not belong to these bases and eps; delete it to start anew"
+                "checkpoint: of other settings, networks, bases or targets; delete it to start anew"
             )
         if not 0 < iteration <= iterations:
             raise ValueError(f"checkpoint: iteration is {iteration}; allowed: 1 to {iterations}")

@@ -34,8 +34,9 @@ CONVENTION = "one product with its sum counts one (fvcore's convention)"
 def linear_cost(evidence: Evidence) -> Finding:
     """Log-log slope of long-short attention at most 1.15 in time and memory; of full attention at least 1.7 in time.
 
-    The slope is over the longer half of the lengths, because "linear" is about growth: at short lengths fixed costs hide it. A note has
-    the slope of the time over the lengths of figure 5.5, which ends at 14,336.
+    The lengths that decide are the longer half of those at which an attention was measured (``lengths`` up to its ``longest``; of an odd
+    number also the middle one, of three or fewer all), because "linear" is about growth: at short lengths fixed costs hide it. They differ
+    between attentions and scales. A note has the slope of the time over the lengths of figure 5.5, which ends at 14,336.
 
     Long-short attention is judged with a cache as long as the input, as in training, with a cache of one window, and without a cache.
     A curve counts as full size if its layers have the published sizes and it reaches the longest published length.
