@@ -225,6 +225,9 @@ def test_shares_ties_and_refusals() -> None:
     correct = torch.tensor([True, True, False])
     assert certified_accuracy(radius, correct, (0.0, 1.0, 2.0)) == pytest.approx([1 / 3, 1 / 3, 0.0])
     assert certified_radius(torch.tensor([[1.0, 0.0]]), 1.0, torch.ones(2, 3)).item() == float("inf")
+    wide = torch.tensor([[6e4, -6e4], [torch.inf, 0.0], [torch.nan, 0.0]], dtype=torch.float16)
+    found = certified_radius(wide, 1.0)
+    assert found.tolist() == pytest.approx([wide[0].double().diff().abs().item() / 2**0.5, 0.0, 0.0])
     level = torch.tensor([[1.0, 1.0]])  # equal rows do not make a tie safe: the answer is one of two already
     assert certified_radius(level, 1.0, torch.ones(2, 3)).item() == 0.0
     for wrong in ({"bound": 0.0}, {"bound": 1.0, "weight": torch.ones(3, 2)}):

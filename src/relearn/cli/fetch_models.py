@@ -103,7 +103,7 @@ def parse_manifest(text: bytes, name: str | Path, sha256: str | None) -> dict[st
     from relearn.runs.node import parts
 
     found = hashlib.sha256(text).hexdigest()
-    if sha256 and found != sha256:
+    if sha256 and found != sha256.lower():
         raise RecordError(f"{name}: found sha256 {found}, allowed: {sha256}")
     try:
         manifest = json.loads(text)

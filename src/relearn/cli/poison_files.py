@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relearn.data.public_benchmark import consecutive
 from relearn.runs.record_file import RecordError
 
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ def _pictures(folder: Path) -> NDArray[Any]:
     from PIL import Image
 
     sets = []
-    for target in sorted((one for one in folder.iterdir() if one.is_dir()), key=_place):
+    targets = sorted((one for one in folder.iterdir() if one.is_dir()), key=_place)
+    consecutive(folder, [one.name for one in targets])
+    for target in targets:
         pixels = []
         for file in sorted((one for one in target.iterdir() if one.suffix.lower() == ".png"), key=_place):
             with _named(file), Image.open(file) as image:

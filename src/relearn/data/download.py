@@ -87,7 +87,9 @@ def _download(url: str, path: Path, remote: Remote, timeout_s: float, retries: i
     try:
         registry.fetch(remote.name, downloader=downloader)
     except (RequestException, ValueError, OSError) as error:
-        if isinstance(error, OSError) and error.errno and not isinstance(error, RequestException):  # the disk's
+        if (
+            isinstance(error, OSError) and error.errno and not isinstance(error, RequestException)
+        ):  # the disk's
             raise OSError(error.errno, error.strerror, str(path)) from None
         return " ".join(f"{type(error).__name__} {error}".split())
     path.chmod(0o644)  # pooch creates it for its owner only; a cache may be shared

@@ -35,7 +35,9 @@ Differs from the repository: ε is checked at 8 levels, where the repository tol
 from __future__ import annotations
 
 import hashlib
+import itertools
 import pickle
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -222,6 +224,13 @@ def read_trials(path: Path) -> list[Trial]:
         ) from None
 
 
+def consecutive(folder: Path, names: Sequence[str]) -> None:
+    """ValueError if names end in numbers of which some are missing: the sets behind the gap would count for other targets."""
+    numbers = [int(found[0]) for one in names if (found := re.search(r"\d+$", one))]
+    if len(numbers) == len(names) and any(b - a != 1 for a, b in itertools.pairwise(numbers)):
+        raise ValueError(f"{folder}: found folders {', '.join(names[:8])}, allowed: numbers without a gap")
+
+
 def read_poisons(folder: Path) -> NDArray[np.uint8]:
     """Poisons (T, k, 3, 32, 32) of a folder in the repository's form: ``<trial>/poisons.pickle``, in the order of the trials' numbers.
 
@@ -233,12 +242,17 @@ def read_poisons(folder: Path) -> NDArray[np.uint8]:
     )
     if not files:
         raise ValueError(f"{folder}: found no */poisons.pickle, allowed: one for each trial")
+    consecutive(folder, [file.parent.name for file in files])
     sets = []
     for file in files:
         try:
-            sets.append(np.stack([np.asarray(image.convert("RGB")) for image, _ in _unpickled(file)]))
+            pairs = [*_unpickled(file)]
+            sets.append(np.stack([np.asarray(image.convert("RGB")) for image, _ in pairs]))
+            labels = sorted({int(label) for _, label in pairs})
         except (TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{file}: found no pairs of image and label ({error})") from None
+        if len(labels) > 1:
+            raise ValueError(f"{file}: found the labels {labels}, allowed: that of the trial's base class")
     if len({one.shape for one in sets}) != 1:
         raise ValueError(
             f"{folder}: found {sorted({one.shape for one in sets})}, allowed: one size for all trials"

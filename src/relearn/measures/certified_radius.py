@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 
 def certified_radius(logits: Tensor, bound: float, weight: Tensor | None = None) -> Tensor:
-    """Radius in the 2-norm within which the answer cannot change: logits (B, C) → (B,), in their dtype.
+    """Radius in the 2-norm within which the answer cannot change: logits (B, C) → (B,), in float64; 0 where they are not finite.
 
     Args:
         logits: f(x).
@@ -43,6 +43,7 @@ def certified_radius(logits: Tensor, bound: float, weight: Tensor | None = None)
         raise ValueError(f"bound: found {bound}, allowed: a positive number")
     if logits.dim() != 2 or logits.shape[1] < 2:
         raise ValueError(f"logits: found shape {tuple(logits.shape)}, allowed: (B, C) with C >= 2")
+    finite, logits = logits.isfinite().all(dim=1), logits.double()  # in half precision quotients overflow
     best = logits.argmax(dim=1, keepdim=True)
     lead = logits.gather(1, best) - logits
     if weight is None:
@@ -54,7 +55,7 @@ def certified_radius(logits: Tensor, bound: float, weight: Tensor | None = None)
         slope = torch.linalg.vector_norm(rows[best.squeeze(1)][:, None] - rows[None], dim=2)
     # two classes with equal rows never change places, unless they are level already
     radius = torch.where(slope > 0, lead / (bound * slope), torch.where(lead > 0, torch.inf, 0.0))
-    return radius.scatter(1, best, torch.inf).amin(dim=1)
+    return torch.where(finite, radius.scatter(1, best, torch.inf).amin(dim=1), 0.0)
 
 
 def certified_accuracy(radius: Tensor, correct: Tensor, radii: Sequence[float]) -> list[float]:

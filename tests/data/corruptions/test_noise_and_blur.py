@@ -114,7 +114,9 @@ def test_zoom_is_scipys_zoom_of_the_middle(size, factor):
 
 def test_zoom_blur_averages_the_image_and_its_zooms_and_keeps_the_centre():
     x = np.random.default_rng(1).random((1, 1, 33, 33)).astype(np.float32)
-    expected = (x + sum(blur.zoom_centre(x, i) for i in np.arange(1, 1.06, 0.01))) / 8  # 1.06 is reached by rounding
+    expected = (
+        x + sum(blur.zoom_centre(x, i) for i in np.arange(1, 1.06, 0.01))
+    ) / 8  # 1.06 is reached by rounding
     assert np.allclose(blur.zoom(x, 1.05, None, 1.0), expected, atol=1e-6)
     y, column = np.mgrid[-1:1:33j, -1:1:33j]
     bump = np.exp(-(y**2 + column**2) * 3)[None, None].astype(np.float32)

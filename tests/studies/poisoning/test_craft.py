@@ -4,6 +4,9 @@ feature_plane: the points are the fine-tuning set, and the crosses are what Deep
 """
 
 import json
+import math
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +14,10 @@ import torch
 from safetensors.torch import load_file
 
 from relearn.data.arrays import load_prepared
+from relearn.methods import ATTACKS
+from relearn.methods.crafting import Crafted
+
+from ...steps.recorded import by_command
 
 
 def crafted(chain):
@@ -122,3 +129,30 @@ def test_gradient_matching_from_several_starts_with_augmented_poisons(chain, rea
             str(step) for step in range(1, restarts * chain.craft["iterations"] + 1)
         ]
     assert all(two <= one for one, two in zip(*losses, strict=True))
+
+
+def test_an_attack_keeps_to_the_bases_and_loses_only_the_targets_that_are_not_finite(
+    chain, read_trials, monkeypatch, capsys
+):
+    def answer(poisons, bases):
+        made = SimpleNamespace(attack=lambda *_, **__: Crafted(poisons, bases, torch.zeros(3)))
+        monkeypatch.setitem(sys.modules, "own_attack", made)
+
+    monkeypatch.setitem(ATTACKS, "convex_polytope", "own_attack:attack")
+    inputs = {"data": "prepare/data.safetensors", "substitutes": "substitute/weights.safetensors"}
+    refused = {key: chain.path(file) for key, file in inputs.items()}
+    trials = load_prepared(chain.path("prepare/data.safetensors")).trials(**chain.trials)
+    bases = (trials.base_images.float() / 255).expand(3, *trials.base_images.shape)
+    others = (trials.target_images.float() / 255)[:, None].expand_as(bases)
+    for poisons, centres, words in (
+        (others, others, "other bases than the given ones"),
+        (bases[:2], bases, "found poisons of shape"),
+    ):
+        answer(poisons, centres)
+        by_command("poisoning", "craft", chain.path("refused"), chain.craft, code=2, **refused)
+        assert words in capsys.readouterr().err
+    bad = bases.clone()
+    bad[1, 0, 0, 0, 0] = math.nan
+    answer(bad, bases)
+    assert chain.step("craft", "own", chain.craft, **inputs)["metrics"]["rejected_count"] == 1
+    assert [row["rejected"] for row in read_trials(chain.path("own"))] == ["", "not finite", ""]

@@ -1,6 +1,8 @@
 """filter: the counts in the trials are those of the stored masks; the masks are those of the method on the victim's features."""
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -151,3 +153,28 @@ def test_imbalance_by_hand_and_copies_are_counted(chain, read_trials):
     trained = read_trials(chain.path("imbalanced"))
     assert [row["class_size"] for row in trained[:6]] == ["20", "20", "7", "7", "2", "2"]
     assert [row["chosen"] for row in trained[:6]] == ["1", "0", "0", "0", "0", "0"]
+
+
+def test_a_filter_that_changes_what_it_is_given_changes_nothing_else(chain, monkeypatch):
+    kept = {}
+    for name, writes in (("reads", False), ("writes", True)):
+
+        class Mine:
+            def __init__(self, writes=writes, seed=0):
+                self.writes = writes
+
+            def fit_predict(self, X, y):
+                found = torch.where((y == 6) & (X.mean(1) < X.mean()), -1, 1)
+                if self.writes:
+                    X.neg_()
+                    y += 1
+                return found
+
+        monkeypatch.setitem(sys.modules, "own_filter", SimpleNamespace(Mine=Mine))
+        monkeypatch.setitem(DEFENCES, "random_eviction", "own_filter:Mine")
+        inputs = {"data": "prepare/data.safetensors", "victim": "victim/weights.safetensors"}
+        settings = {**chain.trials, "defence": "random_eviction"}
+        chain.step("filter", name, settings, **inputs, poisons="craft/poisons.safetensors")
+        kept[name] = load_file(chain.path(f"{name}/kept.safetensors"))
+    assert all(torch.equal(kept["reads"][key], kept["writes"][key]) for key in ("keep", "control"))
+    assert not kept["reads"]["control"].all()

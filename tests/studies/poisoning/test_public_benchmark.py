@@ -248,6 +248,14 @@ def test_the_repositorys_pickles_are_read_and_nothing_in_them_is_called(tmp_path
         pairs = [(Image.fromarray(image.transpose(1, 2, 0)), 3) for image in own]
         (folder / "poisons.pickle").write_bytes(pickle.dumps(pairs, protocol=pickle.HIGHEST_PROTOCOL))
     assert (benchmark.read_poisons(tmp_path / "poisons") == poisons).all()  # 2 comes before 10
+    (tmp_path / "poisons" / "4").rename(tmp_path / "poisons" / "11")
+    with pytest.raises(ValueError, match=r"found folders .*3, 5, .* allowed: numbers without a gap"):
+        benchmark.read_poisons(tmp_path / "poisons")
+    mixed = tmp_path / "mixed" / "0" / "poisons.pickle"
+    mixed.parent.mkdir(parents=True)
+    mixed.write_bytes(pickle.dumps([(pairs[0][0], 3), (pairs[1][0], 4)]))
+    with pytest.raises(ValueError, match=r"found the labels \[3, 4\]"):
+        benchmark.read_poisons(tmp_path / "mixed")
     for content, read in ((Evil(), benchmark.read_trials), ([(Evil(), 1)], None)):
         path.write_bytes(pickle.dumps(content))
         with pytest.raises(ValueError, match=r"it names posix.system; allowed: a pickle of plain data"):

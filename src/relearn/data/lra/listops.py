@@ -21,9 +21,9 @@ and their order, train first, then valid, then test. Its printed form has round 
 which the arena's reader removes; networks never see them, so they are omitted here.
 
 The arena's reader at commit 6d5e5ca keeps letters and digits only: it drops the closing brackets as well, so that two different trees can
-give the same words (at cd31e5c it renames them first, and they stay). The dissertation's numbers are of this form: its table 5.1 prints a mean length of 888, which trees have without their closing
-brackets (``closing`` = False); with them they are a sixth longer (erratum Z14). Whether a tree is kept is decided by its length with
-the brackets in both cases.
+give the same words (at cd31e5c it renames them first, and they stay). The dissertation's numbers are of this form: its table 5.1 prints
+a mean length of 888, which trees have without their closing brackets (``closing`` = False); with them they are a sixth longer (erratum
+Z14). Whether a tree is kept is decided by its length with the brackets in both cases.
 
 Values: digits are 0 to 9, then MIN 10, MAX 11, MED 12, SM 13 and, with ``closing``, the closing bracket 14.
 

@@ -35,6 +35,7 @@ class Settings(OnTrials):
 def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, precision: str) -> None:
     import inspect
 
+    import torch
     from safetensors.torch import save_file
 
     from relearn.data import setups
@@ -74,9 +75,17 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
             checkpoint=Checkpoint(run.work / "craft"),
             checkpoint_every=max(1, min(100, settings.iterations // 10)),
         )
+    if (found := tuple(crafted.poisons.shape)) != (wanted := (len(targets), *bases.shape)):
+        raise ValueError(f"{settings.attack}: found poisons of shape {found}, allowed: {wanted}")
     finite = crafted.poisons.flatten(1).isfinite().all(1)
-    poisons = quantise(crafted.poisons.nan_to_num(0.0), crafted.bases, settings.eps).cpu()
-    centres = (crafted.bases * 255.0).round().byte().cpu()  # the bases, unless the attack starts elsewhere
+    sound = torch.where(finite.view(-1, 1, 1, 1, 1), crafted.poisons, crafted.bases)
+    poisons = quantise(sound, crafted.bases, settings.eps).cpu()
+    centres = (crafted.bases * 255.0).round().byte().cpu()
+    moved = not bool((centres == trials.base_images).all())
+    if moved and not settings.arguments.get("watermark"):
+        raise ValueError(
+            f"{settings.attack}: found other bases than the given ones, allowed with a watermark only"
+        )
     labels = data.fine_tune()[1]
     known = run.labels.get("attack", settings.attack).startswith("white_box")
     threat = ThreatModel(
@@ -95,7 +104,7 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
     for t in rejected:
         flags[t] = 1
     tensors = {"poisons": poisons.contiguous(), "rejected": flags}
-    if not bool((centres == trials.base_images).all()):
+    if moved:
         tensors["centres"] = centres.contiguous()
     save_file(tensors, run.output("poisons.safetensors"))
     gallery = {

@@ -99,7 +99,8 @@ def run(run, settings: Settings, inputs: dict[str, list[Path]], device: str, pre
         twins = clean.expand(targets, *clean.shape) if draws else clean[None]
         answers = [
             _each(defence, settings.arguments, f"{run.labels.get('victim', '')}/{run.seed}/{t}").fit_predict(
-                x, labels
+                x.clone(),
+                labels.clone(),  # a filter may change what it is given
             )
             for sets in (features[:targets], twins)
             for t, x in enumerate(sets)
