@@ -170,8 +170,8 @@ def test_a_filter_that_changes_what_it_is_given_changes_nothing_else(chain, monk
                     y += 1
                 return found
 
-        monkeypatch.setitem(sys.modules, "own_filter", SimpleNamespace(Mine=Mine))
-        monkeypatch.setitem(DEFENCES, "random_eviction", "own_filter:Mine")
+        monkeypatch.setitem(sys.modules, f"filter_{name}", SimpleNamespace(Mine=Mine))
+        monkeypatch.setitem(DEFENCES, "random_eviction", f"filter_{name}:Mine")
         inputs = {"data": "prepare/data.safetensors", "victim": "victim/weights.safetensors"}
         settings = {**chain.trials, "defence": "random_eviction"}
         chain.step("filter", name, settings, **inputs, poisons="craft/poisons.safetensors")
