@@ -146,11 +146,11 @@ def markdown(params: Mapping[str, Any], published: Published, others: Sequence[M
     lines = [f"# Deviations from the published settings, scale {scale}", ""]
     if rows:
         lines += [
-            f"{len(rows)} values differ from params/paper.yaml. Keys go on from those in the headings.",
+            f"{len(rows)} values differ from params/paper.yaml. Keys go on from those in the headings; sources are those of the published values.",
             "",
         ]
         cells = {row.key: (yaml_value(row.value), yaml_value(row.published), row.source) for row in rows}
-        lines += _grouped(cells, "key", "here", "published", "source of the published value")
+        lines += _grouped(cells, "key", "here", "published", "source")
     else:
         lines.append(f"None: all {len(published.values)} values are those of params/paper.yaml.")
     if others:
@@ -194,6 +194,8 @@ def yaml_value(value: Any) -> str:
     """A value as written in params.yaml, on one line."""
     if value is ABSENT:
         return "not set"
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return f"[{', '.join(value)}]"
     return value if isinstance(value, str) else json.dumps(value)
 
 
