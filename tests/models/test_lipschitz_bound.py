@@ -227,6 +227,28 @@ def test_a_forward_of_its_own_is_refused(layer, shape):
         lipschitz_bound(layer, shape)
 
 
+def test_a_helper_of_its_own_is_refused():
+    def own(parent, **more):
+        return type("Own", (parent,), more)
+
+    def tens(self, *given):
+        return 10 * nn.Conv2d._conv_forward(self, *given)
+
+    conv = own(nn.Conv2d, _conv_forward=tens)
+    for kind, name in (
+        (conv, "_conv_forward"),
+        (own(conv), "_conv_forward"),
+        (own(L2Attention, split=tens), "split"),
+    ):
+        layer = kind(4, 2, 1) if name != "split" else kind(4, 2)
+        assert uncovered(layer)[0].why.startswith(f"its {name} differs from ")
+        with pytest.raises(ValueError, match=f"Own is not covered: its {name} differs"):
+            lipschitz_bound(layer, (4, 4, 4))
+    assert (
+        uncovered(own(nn.Conv2d, __init__=lambda self: nn.Conv2d.__init__(self, 1, 1, 1), flops=tens)()) == []
+    )
+
+
 ALTERED = {
     "forward hooks": lambda one: one.register_forward_hook(lambda _, given, y: 5 * y),
     "a forward of": lambda one: setattr(one, "forward", lambda x: 5 * x),

@@ -128,6 +128,12 @@ Rule = Callable[[Walk, Any, At], At]
 RULES: dict[type[nn.Module], Rule] = {}
 REFUSED: list[tuple[tuple[type[nn.Module], ...], Callable[[Any], bool], str]] = []
 """Classes with a rule, a test of a module's options, and why those that meet it have no bound; ``{0}`` is the module."""
+KNOWN = ("relearn", "torch", "timm", "torchvision")
+HARMLESS = (
+    *("__init__", "__repr__", "__dict__", "__weakref__", "__annotate__", "extra_repr", "train"),
+    *("reset_parameters", "_load_from_state_dict", "_save_to_state_dict"),
+)
+"""Methods that a subclass may replace and keep its parent's bound."""
 One = TypeVar("One", bound=Rule)
 
 
@@ -174,7 +180,8 @@ def lipschitz_bound(
     activations, tied L2 attention, cosine attention in any windows (with relative tables, shifts and LePE), LRSA directly after a
     LayerNorm (p = two), the Gaussian-process head, invertible and other residual blocks of this package, whole LipsFormers and
     LRFormers, and ``nn.Sequential`` of these. :func:`lipschitz_rule` adds others. Modules without a Lipschitz constant, such as
-    dot-product attention, are rejected by name, and so are subclasses of covered layers with a ``forward`` of their own, and what
+    dot-product attention, are rejected by name, and so are subclasses of covered layers with a ``forward`` of their own or,
+    outside of torch, torchvision, timm and this package, another method of the parent replaced (:data:`HARMLESS` excepted), and what
     ``altered`` names.
 
     :func:`relearn.measures.lipschitz.jacobian_norm` at any input gives a lower bound for the same network.
@@ -208,22 +215,36 @@ def _rule(walk: Walk, module: nn.Module) -> Rule:
         raise walk.refuse(module, "no rule for it (allowed: see lipschitz_bound; lipschitz_rule adds one)")
     if own:
         raise walk.refuse(
-            module, f"its forward differs from {kind.__name__}'s (allowed: lipschitz_rule adds its own)"
+            module, f"its {own} differs from {kind.__name__}'s (allowed: lipschitz_rule adds its own)"
         )
     if why := refused(kind, module):
         raise walk.refuse(module, why)
     return RULES[kind]
 
 
-def ruled_kind(module: nn.Module) -> tuple[type[nn.Module] | None, bool]:
-    """The class with the rule of a module, or None; and whether the module's own ``forward`` may compute something else.
+def ruled_kind(module: nn.Module) -> tuple[type[nn.Module] | None, str]:
+    """The class with the rule of a module, or None; and the module's own method that may compute something else, or "".
 
     A reparametrised module counts as one of the class before. Classes of this package inherit the rule of their parent.
     """
     written: Any = type(module).__mro__[int(is_parametrized(module))]
     kind = next((one for one in written.__mro__ if one in RULES), None)
-    ours = written.__module__.startswith("relearn.")
-    return kind, kind is not None and not ours and written.forward is not kind.forward
+    if kind is None or written.__module__.startswith("relearn."):
+        return kind, ""
+    if written.forward is not kind.forward:
+        return kind, "forward"
+    # forward calls the methods and reads the properties of its class
+    for name in dir(kind):
+        owner = next(one for one in written.__mro__ if name in vars(one))
+        value = vars(owner)[name]
+        if (
+            owner not in kind.__mro__
+            and owner.__module__.partition(".")[0] not in KNOWN
+            and name not in HARMLESS
+            and (callable(value) or hasattr(value, "__get__"))
+        ):
+            return kind, name
+    return kind, ""
 
 
 def refused(kind: type[nn.Module], module: nn.Module) -> str:

@@ -214,7 +214,7 @@ class Uncovered(NamedTuple):
 def uncovered(network: nn.Module) -> list[Uncovered]:
     """Every layer of a network without a rule or a constant, or with refused options, in the order of ``named_modules``.
 
-    A subclass of a covered layer with a ``forward`` of its own counts as uncovered, because it may compute something else
+    A subclass of a covered layer with a method of its own (``ruled_kind``) counts as uncovered, because it may compute something else
     (timm's convolutions with standardised weights, batch normalisation with an activation inside); so does what
     ``altered`` names. The parts of a module with a rule count through it, except those that have no constant anywhere.
     """
@@ -238,7 +238,7 @@ def uncovered(network: nn.Module) -> list[Uncovered]:
                 )
             )
         elif kind is not None and own:
-            found.append(Uncovered(name, written.__name__, f"its forward differs from {kind.__name__}'s"))
+            found.append(Uncovered(name, written.__name__, f"its {own} differs from {kind.__name__}'s"))
         elif why := altered(module) or options:
             found.append(Uncovered(name, written.__name__, why))
             if kind is not None:
