@@ -275,6 +275,13 @@ def test_a_layer_that_does_not_compute_with_the_weight_it_shows_is_refused(why):
     assert torch.linalg.matrix_norm(layer(torch.eye(4).double()).detach(), 2) > 1.05 * shown
 
 
+def test_patches_that_are_filled_up_count_as_tokens():
+    embed = PatchEmbed(None, 4, 1, 4, dynamic_img_pad=True)
+    both = nn.Sequential(embed, L2Attention(4, 2))
+    found = [lipschitz_bound(both, (1, side, 8)).value for side in (5, 8)]
+    assert embed(torch.zeros(1, 1, 5, 8)).shape[1] == 4 and found[0] == found[1]
+
+
 def test_a_layer_that_occurs_twice_counts_twice():
     layer = nn.Linear(4, 4)
     both, one = lipschitz_bound(nn.Sequential(layer, layer), (4,)), lipschitz_bound(layer, (4,))
@@ -317,6 +324,9 @@ def test_a_factor_that_overflows_is_infinity(whole):
         (nn.Conv2d(3, 2, 3), (3, 8, 2), r"images of \(8, 2\)"),
         (nn.BatchNorm2d(4), (3, 8, 8), "4 channels"),
         (nn.BatchNorm1d(4), (3,), "4 channels"),
+        (LipsFormer(**SIZE), (1, 16, 16), r"network: images of \(16, 16\) \(allowed: \(8, 8\)\)"),
+        (ResidualViT(**LRFORMER), (1, 12, 8), r"patch_embed: images of \(12, 8\)"),
+        (PatchEmbed(8, 4, strict_img_size=False), (3, 5, 8), r"allowed: \(8, 8\)"),
         (nn.MaxPool2d(3), (3, 8, 2), r"images of \(8, 2\)"),
         (ClassifierHead(8, 0, input_fmt="NCHW"), (8, 3, 3), "input_fmt 'NCHW' .allowed: NHWC"),
         (SelectAdaptivePool2d(pool_type="avg", input_fmt="NHWC"), (2, 3, 20), "input_fmt NCHW"),
