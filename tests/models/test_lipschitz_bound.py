@@ -194,6 +194,7 @@ def test_what_has_no_constant_is_refused_by_name():
         (nn.Sequential(nn.Linear(4, 4), nn.Softmax(-1)), "1: Softmax is not covered: no rule"),
         (nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.1)), "1: Dropout draws in training mode"),
         (nn.Linear(5, 4), "input of width 4"),
+        (nn.LayerNorm(5), "input of width 4"),
     ):
         with pytest.raises(ValueError, match=said):
             lipschitz_bound(layer, shape)
@@ -273,6 +274,18 @@ def test_a_layer_that_does_not_compute_with_the_weight_it_shows_is_refused(why):
             lipschitz_bound(net, (3, 4))
         assert [one.name for one in uncovered(net)] == [name]
     assert torch.linalg.matrix_norm(layer(torch.eye(4).double()).detach(), 2) > 1.05 * shown
+
+
+@pytest.mark.parametrize("name", ["weight", "bias", "running_var"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
+def test_numbers_that_give_no_bound_are_refused(name, value):
+    net = nn.Sequential(nn.BatchNorm2d(4)).eval()
+    getattr(net[0], name).data[1] = value
+    if value == -1 and name != "running_var":
+        assert lipschitz_bound(net, (4, 3, 3)).value > 0
+    else:
+        with pytest.raises(ValueError, match=f"^0.*{name}.*allowed: [^\n]*$"):
+            lipschitz_bound(net, (4, 3, 3))
 
 
 def test_patches_that_are_filled_up_count_as_tokens():

@@ -65,6 +65,8 @@ REFUSED = {
     "divisor_override": nn.AvgPool2d(2, divisor_override=3),
     "dilation": nn.MaxPool2d(2, dilation=2),
     "output size": nn.AdaptiveAvgPool2d(2),
+    "output size None": nn.AdaptiveAvgPool2d(None),
+    "return_indices": nn.MaxPool2d(2, return_indices=True),
     "padding in words": nn.Conv2d(1, 1, 3, padding="same"),
     "several axes": nn.LayerNorm((8, 8)),
     "statistics of the batch": nn.BatchNorm2d(1, track_running_stats=False),

@@ -192,7 +192,7 @@ def lipschitz_bound(
         p, form: see above.
 
     Raises:
-        ValueError: an unknown p or form, a part that is not covered, weights that are not finite, or a stochastic part in training mode.
+        ValueError: an unknown p or form, a part that is not covered, numbers that are not finite, a variance below 0, or a stochastic part in training mode.
     """
     for name, word, allowed in (("p", p, NORMS), ("form", form, FORMS)):
         if word not in allowed:
@@ -202,6 +202,9 @@ def lipschitz_bound(
     for name, module in network.named_modules():
         if "parametrizations" not in name.split(".") and (why := altered(module)):
             raise ValueError(f"{name or 'network'}: {type(module).__name__} is not covered: {why}")
+    for name, one in (*network.named_parameters(), *network.named_buffers()):
+        if not torch.isfinite(one).all() or (name.endswith("running_var") and (one < 0).any()):
+            raise ValueError(f"{name}: found NaN, infinity or a variance below 0 (allowed: finite numbers)")
     import_module("relearn.models.lipschitz_timm_rules")  # registers all rules, which import this module
 
     walk = Walk(p, form)

@@ -143,6 +143,8 @@ def _batch_norm(walk: Walk, module: Any, at: At) -> At:
 @lipschitz_rule(nn.LayerNorm)
 def _layer_norm(walk: Walk, module: nn.LayerNorm, at: At) -> At:
     dim = module.normalized_shape[0]
+    if at.shape[-1] != dim:
+        raise ValueError(f"{walk.path}: input of width {at.shape[-1]} (allowed: {dim})")
     gamma = torch.ones(dim, dtype=torch.float64) if module.weight is None else _wide(module.weight)
     if walk.p == "two":
         form = "exact" if walk.form == "tight" else "largest"

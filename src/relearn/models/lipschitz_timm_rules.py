@@ -60,7 +60,7 @@ def _pair(value: Any) -> tuple[int, int]:
 
 
 def _several(module: Any) -> bool:
-    return _pair(module.output_size) != (1, 1)
+    return module.output_size is None or _pair(module.output_size) != (1, 1)
 
 
 def _other_pool(module: Any) -> bool:
@@ -99,6 +99,7 @@ REFUSED += [
         "pooling {0.global_pool.pool_type!r} (allowed: avg, max, '')",
     ),
     ((nn.MaxPool2d,), lambda one: _pair(one.dilation) != (1, 1), "dilation {0.dilation} (allowed: 1)"),
+    ((nn.MaxPool2d,), lambda one: one.return_indices, "return_indices (allowed: False)"),
     (
         (nn.AvgPool2d,), lambda one: one.divisor_override is not None,
         "divisor_override {0.divisor_override} (allowed: None)",
