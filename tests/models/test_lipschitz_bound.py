@@ -229,25 +229,11 @@ def test_a_forward_of_its_own_is_refused(layer, shape):
 
 
 def test_a_helper_of_its_own_is_refused():
-    def own(parent, **more):
-        return type("Own", (parent,), more)
-
-    def tens(self, *given):
-        return 10 * nn.Conv2d._conv_forward(self, *given)
-
-    conv = own(nn.Conv2d, _conv_forward=tens)
-    for kind, name in (
-        (conv, "_conv_forward"),
-        (own(conv), "_conv_forward"),
-        (own(L2Attention, split=tens), "split"),
-    ):
-        layer = kind(4, 2, 1) if name != "split" else kind(4, 2)
-        assert uncovered(layer)[0].why.startswith(f"its {name} differs from ")
-        with pytest.raises(ValueError, match=f"Own is not covered: its {name} differs"):
-            lipschitz_bound(layer, (4, 4, 4))
-    assert (
-        uncovered(own(nn.Conv2d, __init__=lambda self: nn.Conv2d.__init__(self, 1, 1, 1), flops=tens)()) == []
-    )
+    for name in ("flops", "train", "_conv_forward"):
+        layer = type("Own", (nn.Conv2d,), {name: lambda *_: 0})(1, 1, 1)
+        assert len(uncovered(layer)) == (name == "_conv_forward")
+    with pytest.raises(ValueError, match="Own is not covered: its _conv_forward differs from Conv2d's"):
+        lipschitz_bound(layer, (1, 4, 4))
 
 
 ALTERED = {
@@ -276,23 +262,17 @@ def test_a_layer_that_does_not_compute_with_the_weight_it_shows_is_refused(why):
     assert torch.linalg.matrix_norm(layer(torch.eye(4).double()).detach(), 2) > 1.05 * shown
 
 
-@pytest.mark.parametrize("name", ["weight", "bias", "running_var"])
-@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
+@pytest.mark.parametrize("name, value", [("weight", math.nan), ("bias", math.inf), ("running_var", -1.0)])
 def test_numbers_that_give_no_bound_are_refused(name, value):
-    net = nn.Sequential(nn.BatchNorm2d(4)).eval()
-    getattr(net[0], name).data[1] = value
-    if value == -1 and name != "running_var":
-        assert lipschitz_bound(net, (4, 3, 3)).value > 0
-    else:
-        with pytest.raises(ValueError, match=f"^0.*{name}.*allowed: [^\n]*$"):
-            lipschitz_bound(net, (4, 3, 3))
+    net = nn.BatchNorm2d(4).eval()
+    getattr(net, name).data[1] = value
+    with pytest.raises(ValueError, match=f"^{name}: .*allowed: [^\n]*$"):
+        lipschitz_bound(net, (4, 3, 3))
 
 
 def test_patches_that_are_filled_up_count_as_tokens():
-    embed = PatchEmbed(None, 4, 1, 4, dynamic_img_pad=True)
-    both = nn.Sequential(embed, L2Attention(4, 2))
-    found = [lipschitz_bound(both, (1, side, 8)).value for side in (5, 8)]
-    assert embed(torch.zeros(1, 1, 5, 8)).shape[1] == 4 and found[0] == found[1]
+    both = nn.Sequential(PatchEmbed(None, 4, 1, 4, dynamic_img_pad=True), L2Attention(4, 2))
+    assert lipschitz_bound(both, (1, 5, 8)) == lipschitz_bound(both, (1, 8, 8))
 
 
 def test_a_layer_that_occurs_twice_counts_twice():

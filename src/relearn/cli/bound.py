@@ -102,8 +102,7 @@ def main(args: argparse.Namespace) -> int:
         more = {"img_size": args.image_size} if fixed else {}
         network = timm.create_model(args.model, num_classes=args.classes, **more).eval()
     except (RuntimeError, AssertionError) as error:
-        said = str(error).partition("\n")[0]
-        raise ValueError(f"found {args.model}: {said}") from None
+        raise ValueError(f"found {args.model}: {next(iter(str(error).splitlines()), '')}") from None
     configured = getattr(network, "default_cfg", None) or {}
     std = configured.get("std") or (1.0,)
     size = args.image_size or configured.get("input_size", (3, 224, 224))[-1]

@@ -180,9 +180,8 @@ def lipschitz_bound(
     activations, tied L2 attention, cosine attention in any windows (with relative tables, shifts and LePE), LRSA directly after a
     LayerNorm (p = two), the Gaussian-process head, invertible and other residual blocks of this package, whole LipsFormers and
     LRFormers, and ``nn.Sequential`` of these. :func:`lipschitz_rule` adds others. Modules without a Lipschitz constant, such as
-    dot-product attention, are rejected by name, and so are subclasses of covered layers with a ``forward`` of their own or,
-    outside of torch, torchvision, timm and this package, another method of the parent replaced (:data:`HARMLESS` excepted), and what
-    ``altered`` names.
+    dot-product attention, are rejected by name, and so are subclasses of covered layers with a ``forward`` of their own, those
+    outside of :data:`KNOWN` packages that replace another method not :data:`HARMLESS`, and what ``altered`` names.
 
     :func:`relearn.measures.lipschitz.jacobian_norm` at any input gives a lower bound for the same network.
 
@@ -192,7 +191,7 @@ def lipschitz_bound(
         p, form: see above.
 
     Raises:
-        ValueError: an unknown p or form, a part that is not covered, numbers that are not finite, a variance below 0, or a stochastic part in training mode.
+        ValueError: an unknown p or form, a part that is not covered, weights that are not finite, or a stochastic part in training mode.
     """
     for name, word, allowed in (("p", p, NORMS), ("form", form, FORMS)):
         if word not in allowed:
@@ -204,7 +203,7 @@ def lipschitz_bound(
             raise ValueError(f"{name or 'network'}: {type(module).__name__} is not covered: {why}")
     for name, one in (*network.named_parameters(), *network.named_buffers()):
         if not torch.isfinite(one).all() or (name.endswith("running_var") and (one < 0).any()):
-            raise ValueError(f"{name}: found NaN, infinity or a variance below 0 (allowed: finite numbers)")
+            raise ValueError(f"{name}: NaN, infinity or a variance below 0 (allowed: finite numbers)")
     import_module("relearn.models.lipschitz_timm_rules")  # registers all rules, which import this module
 
     walk = Walk(p, form)
@@ -236,16 +235,11 @@ def ruled_kind(module: nn.Module) -> tuple[type[nn.Module] | None, str]:
         return kind, ""
     if written.forward is not kind.forward:
         return kind, "forward"
-    # forward calls the methods and reads the properties of its class
-    for name in dir(kind):
+    for name in dir(kind):  # methods and properties, which forward may use
         owner = next(one for one in written.__mro__ if name in vars(one))
-        value = vars(owner)[name]
-        if (
-            owner not in kind.__mro__
-            and owner.__module__.partition(".")[0] not in KNOWN
-            and name not in HARMLESS
-            and (callable(value) or hasattr(value, "__get__"))
-        ):
+        if owner in kind.__mro__ or owner.__module__.partition(".")[0] in KNOWN or name in HARMLESS:
+            continue
+        if callable(vars(owner)[name]) or hasattr(vars(owner)[name], "__get__"):
             return kind, name
     return kind, ""
 

@@ -215,7 +215,7 @@ class Uncovered(NamedTuple):
 def uncovered(network: nn.Module) -> list[Uncovered]:
     """Every layer of a network without a rule or a constant, or with refused options, in the order of ``named_modules``.
 
-    A subclass of a covered layer with a method of its own (``ruled_kind``) counts as uncovered, because it may compute something else
+    A subclass of a covered layer with a method of its own (``ruled_kind``) is uncovered, because it may compute something else
     (timm's convolutions with standardised weights, batch normalisation with an activation inside); so does what
     ``altered`` names. The parts of a module with a rule count through it, except those that have no constant anywhere.
     """
@@ -230,6 +230,7 @@ def uncovered(network: nn.Module) -> list[Uncovered]:
         covered = any(name.startswith(f"{one}.") or one == "" for one in inside if one != name)
         parent = network.get_submodule(name.rpartition(".")[0]) if name else None
         kind, own = ruled_kind(module)
+        idle = written.forward is nn.Module.forward  # a mere container
         # the rule of a head counts its pooling
         options = refused(kind, module) if kind and not isinstance(parent, ClassifierHead) else ""
         if kind is not None and RULES[kind] is lipschitz_rules._no_constant:
@@ -246,19 +247,7 @@ def uncovered(network: nn.Module) -> list[Uncovered]:
                 inside.append(name)
         elif kind is not None and any(module.children()):
             inside.append(name)
-        elif (
-            kind is None
-            and not any(module.children())
-            and not (covered and (isinstance(module, COUNTED) or not _computes(module)))
-        ):
-            found.append(Uncovered(name, written.__name__, "no rule"))
-        elif kind is None and any(module.children()) and (not covered or isinstance(parent, nn.Sequential)):
-            found.append(
-                Uncovered(name or "network", written.__name__, "no rule for how its parts are joined")
-            )
+        elif kind is None and not (covered and (isinstance(module, COUNTED) or idle)):
+            how = " for how its parts are joined" if any(module.children()) else ""
+            found.append(Uncovered(name or "network", written.__name__, f"no rule{how}"))
     return found
-
-
-def _computes(module: nn.Module) -> bool:
-    """Whether a module without a rule may change its input: False only for empty containers."""
-    return not isinstance(module, nn.ModuleList | nn.ModuleDict | nn.Sequential)
