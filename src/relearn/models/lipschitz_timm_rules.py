@@ -224,9 +224,9 @@ def uncovered(network: nn.Module) -> list[Uncovered]:
     for name, module in network.named_modules():
         if "parametrizations" in name.split("."):
             continue  # they make the weight that the bound of their layer reads
-        written: Any = type(module).__mro__[
-            int(is_parametrized(module))
-        ]  # the class before reparametrisation
+        # the class before reparametrisation
+        written: Any = type(module).__mro__[int(is_parametrized(module))]
+        what = name, written.__name__
         covered = any(name.startswith(f"{one}.") or one == "" for one in inside if one != name)
         parent = network.get_submodule(name.rpartition(".")[0]) if name else None
         kind, own = ruled_kind(module)
@@ -234,15 +234,11 @@ def uncovered(network: nn.Module) -> list[Uncovered]:
         # the rule of a head counts its pooling
         options = refused(kind, module) if kind and not isinstance(parent, ClassifierHead) else ""
         if kind is not None and RULES[kind] is lipschitz_rules._no_constant:
-            found.append(
-                Uncovered(
-                    name, written.__name__, "no Lipschitz constant on all inputs (kim2020, theorem 3.1)"
-                )
-            )
+            found.append(Uncovered(*what, "no Lipschitz constant on all inputs (kim2020, theorem 3.1)"))
         elif kind is not None and own:
-            found.append(Uncovered(name, written.__name__, f"its {own} differs from {kind.__name__}'s"))
+            found.append(Uncovered(*what, f"its {own} differs from {kind.__name__}'s"))
         elif why := altered(module) or options:
-            found.append(Uncovered(name, written.__name__, why))
+            found.append(Uncovered(*what, why))
             if kind is not None:
                 inside.append(name)
         elif kind is not None and any(module.children()):
