@@ -217,7 +217,7 @@ def uncovered(network: nn.Module) -> list[Uncovered]:
 
     A subclass of a covered layer with a method of its own (``ruled_kind``) is uncovered, because it may compute something else
     (timm's convolutions with standardised weights, batch normalisation with an activation inside); so does what
-    ``altered`` names. The parts of a module with a rule count through it, except those that have no constant anywhere.
+    ``altered`` names. The parts of a module with a rule count through it, except those without a rule or a constant.
     """
     found: list[Uncovered] = []
     inside: list[str] = []
