@@ -78,6 +78,11 @@ def test_the_bound_is_that_of_the_given_weights(
     assert double == pytest.approx(2 * same, rel=1e-3)
 
 
+def test_the_network_is_built_for_the_given_size(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bound", "lrformer_depth6", "--image-size", "32", "--classes", "2"]) == 0
+    assert "images of 32 x 32" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

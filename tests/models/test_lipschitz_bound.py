@@ -194,6 +194,7 @@ def test_what_has_no_constant_is_refused_by_name():
         (nn.Sequential(nn.Linear(4, 4), nn.Softmax(-1)), "1: Softmax is not covered: no rule"),
         (nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.1)), "1: Dropout draws in training mode"),
         (nn.Linear(5, 4), "input of width 4"),
+        (nn.LayerNorm(5), "input of width 4"),
     ):
         with pytest.raises(ValueError, match=said):
             lipschitz_bound(layer, shape)
@@ -227,6 +228,14 @@ def test_a_forward_of_its_own_is_refused(layer, shape):
         lipschitz_bound(layer, shape)
 
 
+def test_a_helper_of_its_own_is_refused():
+    for name in ("flops", "train", "_conv_forward"):
+        layer = type("Own", (nn.Conv2d,), {name: lambda *_: 0})(1, 1, 1)
+        assert len(uncovered(layer)) == (name == "_conv_forward")
+    with pytest.raises(ValueError, match="Own is not covered: its _conv_forward differs from Conv2d's"):
+        lipschitz_bound(layer, (1, 4, 4))
+
+
 ALTERED = {
     "forward hooks": lambda one: one.register_forward_hook(lambda _, given, y: 5 * y),
     "a forward of": lambda one: setattr(one, "forward", lambda x: 5 * x),
@@ -251,6 +260,19 @@ def test_a_layer_that_does_not_compute_with_the_weight_it_shows_is_refused(why):
             lipschitz_bound(net, (3, 4))
         assert [one.name for one in uncovered(net)] == [name]
     assert torch.linalg.matrix_norm(layer(torch.eye(4).double()).detach(), 2) > 1.05 * shown
+
+
+@pytest.mark.parametrize("name, value", [("weight", math.nan), ("bias", math.inf), ("running_var", -1.0)])
+def test_numbers_that_give_no_bound_are_refused(name, value):
+    net = nn.BatchNorm2d(4).eval()
+    getattr(net, name).data[1] = value
+    with pytest.raises(ValueError, match=f"^{name}: .*allowed: [^\n]*$"):
+        lipschitz_bound(net, (4, 3, 3))
+
+
+def test_patches_that_are_filled_up_count_as_tokens():
+    both = nn.Sequential(PatchEmbed(None, 4, 1, 4, dynamic_img_pad=True), L2Attention(4, 2))
+    assert lipschitz_bound(both, (1, 5, 8)) == lipschitz_bound(both, (1, 8, 8))
 
 
 def test_a_layer_that_occurs_twice_counts_twice():
@@ -295,6 +317,9 @@ def test_a_factor_that_overflows_is_infinity(whole):
         (nn.Conv2d(3, 2, 3), (3, 8, 2), r"images of \(8, 2\)"),
         (nn.BatchNorm2d(4), (3, 8, 8), "4 channels"),
         (nn.BatchNorm1d(4), (3,), "4 channels"),
+        (LipsFormer(**SIZE), (1, 16, 16), r"network: images of \(16, 16\) \(allowed: \(8, 8\)\)"),
+        (ResidualViT(**LRFORMER), (1, 12, 8), r"patch_embed: images of \(12, 8\)"),
+        (PatchEmbed(8, 4, strict_img_size=False), (3, 5, 8), r"allowed: \(8, 8\)"),
         (nn.MaxPool2d(3), (3, 8, 2), r"images of \(8, 2\)"),
         (ClassifierHead(8, 0, input_fmt="NCHW"), (8, 3, 3), "input_fmt 'NCHW' .allowed: NHWC"),
         (SelectAdaptivePool2d(pool_type="avg", input_fmt="NHWC"), (2, 3, 20), "input_fmt NCHW"),

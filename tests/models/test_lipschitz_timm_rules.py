@@ -65,6 +65,8 @@ REFUSED = {
     "divisor_override": nn.AvgPool2d(2, divisor_override=3),
     "dilation": nn.MaxPool2d(2, dilation=2),
     "output size": nn.AdaptiveAvgPool2d(2),
+    "output size None": nn.AdaptiveAvgPool2d(None),
+    "return_indices": nn.MaxPool2d(2, return_indices=True),
     "padding in words": nn.Conv2d(1, 1, 3, padding="same"),
     "several axes": nn.LayerNorm((8, 8)),
     "statistics of the batch": nn.BatchNorm2d(1, track_running_stats=False),
@@ -131,6 +133,10 @@ def test_what_has_no_rule_is_named_each_layer_of_it() -> None:
 
     (found,) = uncovered(nn.Sequential(nn.Conv2d(1, 1, 1), Standardised(1, 1, 1)))
     assert found.name == "1" and found.why == "its forward differs from Conv2d's"
+    net = resnet.ResNet(resnet.BasicBlock, (1, 1, 1, 1))
+    net.layer1 = type("Own", (nn.Module,), dict(forward=print))()
+    net.layer1.add_module("inner", nn.ReLU())
+    assert [one[:2] for one in uncovered(net)] == [("layer1", "Own")]
     (found,) = uncovered(nn.Sequential(nn.ReLU(), nn.LSTM(2, 2)))
     assert found == ("1", "LSTM", "no rule")
 

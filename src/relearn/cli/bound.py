@@ -98,9 +98,11 @@ def main(args: argparse.Namespace) -> int:
         raise FileNotFoundError(f"--weights {args.weights}: no such file")
     try:
         torch.manual_seed(0)
-        network = timm.create_model(args.model, num_classes=args.classes).eval()
-    except RuntimeError as error:
-        raise ValueError(f"found {args.model}: {str(error).splitlines()[0]}") from None
+        fixed = args.image_size and getattr(timm.get_pretrained_cfg(args.model), "fixed_input_size", False)
+        more = {"img_size": args.image_size} if fixed else {}
+        network = timm.create_model(args.model, num_classes=args.classes, **more).eval()
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"found {args.model}: {next(iter(str(error).splitlines()), '')}") from None
     configured = getattr(network, "default_cfg", None) or {}
     std = configured.get("std") or (1.0,)
     size = args.image_size or configured.get("input_size", (3, 224, 224))[-1]

@@ -102,7 +102,8 @@ def constrain(
         method, iterations: of the norms, see :mod:`relearn.layers.norm_constraint`.
 
     Returns:
-        ``held`` and ``uncovered``; the latter is empty if and only if :func:`stated_bound` exists.
+        ``held`` and ``uncovered``; without the latter, and only then, :func:`stated_bound` exists,
+        unless it rejects the shape or a number (eps = 0 in cosine attention).
 
     Raises:
         ValueError: a network that is constrained or parametrized already, an unknown kind, no shape where one is needed, or a weight or

@@ -128,6 +128,12 @@ Rule = Callable[[Walk, Any, At], At]
 RULES: dict[type[nn.Module], Rule] = {}
 REFUSED: list[tuple[tuple[type[nn.Module], ...], Callable[[Any], bool], str]] = []
 """Classes with a rule, a test of a module's options, and why those that meet it have no bound; ``{0}`` is the module."""
+KNOWN = ("relearn", "torch", "timm", "torchvision")
+HARMLESS = (
+    *("__init__", "__repr__", "__dict__", "__weakref__", "__annotate__", "extra_repr", "train"),
+    *("reset_parameters", "_load_from_state_dict", "_save_to_state_dict"),
+)
+"""Methods that a subclass may replace and keep its parent's bound."""
 One = TypeVar("One", bound=Rule)
 
 
@@ -174,8 +180,8 @@ def lipschitz_bound(
     activations, tied L2 attention, cosine attention in any windows (with relative tables, shifts and LePE), LRSA directly after a
     LayerNorm (p = two), the Gaussian-process head, invertible and other residual blocks of this package, whole LipsFormers and
     LRFormers, and ``nn.Sequential`` of these. :func:`lipschitz_rule` adds others. Modules without a Lipschitz constant, such as
-    dot-product attention, are rejected by name, and so are subclasses of covered layers with a ``forward`` of their own, and what
-    ``altered`` names.
+    dot-product attention, are rejected by name, and so are subclasses of covered layers with a ``forward`` of their own, those
+    outside of :data:`KNOWN` packages that replace another method not :data:`HARMLESS`, and what ``altered`` names.
 
     :func:`relearn.measures.lipschitz.jacobian_norm` at any input gives a lower bound for the same network.
 
@@ -195,6 +201,9 @@ def lipschitz_bound(
     for name, module in network.named_modules():
         if "parametrizations" not in name.split(".") and (why := altered(module)):
             raise ValueError(f"{name or 'network'}: {type(module).__name__} is not covered: {why}")
+    for name, one in (*network.named_parameters(), *network.named_buffers()):
+        if not torch.isfinite(one).all() or (name.endswith("running_var") and (one < 0).any()):
+            raise ValueError(f"{name}: NaN, infinity or a variance below 0 (allowed: finite numbers)")
     import_module("relearn.models.lipschitz_timm_rules")  # registers all rules, which import this module
 
     walk = Walk(p, form)
@@ -208,22 +217,31 @@ def _rule(walk: Walk, module: nn.Module) -> Rule:
         raise walk.refuse(module, "no rule for it (allowed: see lipschitz_bound; lipschitz_rule adds one)")
     if own:
         raise walk.refuse(
-            module, f"its forward differs from {kind.__name__}'s (allowed: lipschitz_rule adds its own)"
+            module, f"its {own} differs from {kind.__name__}'s (allowed: lipschitz_rule adds its own)"
         )
     if why := refused(kind, module):
         raise walk.refuse(module, why)
     return RULES[kind]
 
 
-def ruled_kind(module: nn.Module) -> tuple[type[nn.Module] | None, bool]:
-    """The class with the rule of a module, or None; and whether the module's own ``forward`` may compute something else.
+def ruled_kind(module: nn.Module) -> tuple[type[nn.Module] | None, str]:
+    """The class with the rule of a module, or None; and the module's own method that may compute something else, or "".
 
     A reparametrised module counts as one of the class before. Classes of this package inherit the rule of their parent.
     """
     written: Any = type(module).__mro__[int(is_parametrized(module))]
     kind = next((one for one in written.__mro__ if one in RULES), None)
-    ours = written.__module__.startswith("relearn.")
-    return kind, kind is not None and not ours and written.forward is not kind.forward
+    if kind is None or written.__module__.startswith("relearn."):
+        return kind, ""
+    if written.forward is not kind.forward:
+        return kind, "forward"
+    for name in dir(kind):  # methods and properties, which forward may use
+        owner = next(one for one in written.__mro__ if name in vars(one))
+        if owner in kind.__mro__ or owner.__module__.partition(".")[0] in KNOWN or name in HARMLESS:
+            continue
+        if callable(vars(owner)[name]) or hasattr(vars(owner)[name], "__get__"):
+            return kind, name
+    return kind, ""
 
 
 def refused(kind: type[nn.Module], module: nn.Module) -> str:

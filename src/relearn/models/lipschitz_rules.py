@@ -143,6 +143,8 @@ def _batch_norm(walk: Walk, module: Any, at: At) -> At:
 @lipschitz_rule(nn.LayerNorm)
 def _layer_norm(walk: Walk, module: nn.LayerNorm, at: At) -> At:
     dim = module.normalized_shape[0]
+    if at.shape[-1] != dim:
+        raise ValueError(f"{walk.path}: input of width {at.shape[-1]} (allowed: {dim})")
     gamma = torch.ones(dim, dtype=torch.float64) if module.weight is None else _wide(module.weight)
     if walk.p == "two":
         form = "exact" if walk.form == "tight" else "largest"
@@ -327,9 +329,20 @@ def _overlapping_stem(walk: Walk, module: OverlappingStem, at: At) -> At:
 
 @lipschitz_rule(PatchEmbed)
 def _patch_embed(walk: Walk, module: Any, at: At) -> At:
+    size, pad = at.shape[1:], module.dynamic_img_pad
+    filled = tuple(side + -side % patch for side, patch in zip(size, module.patch_size))
+    if module.img_size is not None:
+        _check_size(walk, at, module.img_size if module.strict_img_size else size if pad else filled)
+    if pad:  # zeros change no norm
+        at = At((at.shape[0], *filled))
     dim, height, width = walk.visit(module.proj, "proj", at).shape
     shape = (height * width, dim) if module.flatten else (height, width, dim)
     return walk.visit(module.norm, "norm", At(shape))
+
+
+def _check_size(walk: Walk, at: At, allowed: Any) -> None:
+    if at.shape[1:] != tuple(allowed):
+        raise ValueError(f"{walk.path or 'network'}: images of {at.shape[1:]} (allowed: {tuple(allowed)})")
 
 
 @lipschitz_rule(PatchMerging)
@@ -367,6 +380,7 @@ def _gaussian_process(walk: Walk, module: RandomFeatureGP, at: At) -> At:
 
 @lipschitz_rule(Pyramid, LipsFormer)
 def _pyramid(walk: Walk, module: Pyramid, at: At) -> At:
+    _check_size(walk, at, module.img_size)
     for name in ("patch_embed", "layers", "norm", "head"):
         at = walk.visit(getattr(module, name), name, at)
     return at

@@ -60,7 +60,7 @@ def _pair(value: Any) -> tuple[int, int]:
 
 
 def _several(module: Any) -> bool:
-    return _pair(module.output_size) != (1, 1)
+    return module.output_size is None or _pair(module.output_size) != (1, 1)
 
 
 def _other_pool(module: Any) -> bool:
@@ -99,6 +99,7 @@ REFUSED += [
         "pooling {0.global_pool.pool_type!r} (allowed: avg, max, '')",
     ),
     ((nn.MaxPool2d,), lambda one: _pair(one.dilation) != (1, 1), "dilation {0.dilation} (allowed: 1)"),
+    ((nn.MaxPool2d,), lambda one: one.return_indices, "return_indices (allowed: False)"),
     (
         (nn.AvgPool2d,), lambda one: one.divisor_override is not None,
         "divisor_override {0.divisor_override} (allowed: None)",
@@ -214,50 +215,35 @@ class Uncovered(NamedTuple):
 def uncovered(network: nn.Module) -> list[Uncovered]:
     """Every layer of a network without a rule or a constant, or with refused options, in the order of ``named_modules``.
 
-    A subclass of a covered layer with a ``forward`` of its own counts as uncovered, because it may compute something else
+    A subclass of a covered layer with a method of its own (``ruled_kind``) is uncovered, because it may compute something else
     (timm's convolutions with standardised weights, batch normalisation with an activation inside); so does what
-    ``altered`` names. The parts of a module with a rule count through it, except those that have no constant anywhere.
+    ``altered`` names. The parts of a module with a rule count through it, except those without a rule or a constant.
     """
     found: list[Uncovered] = []
     inside: list[str] = []
     for name, module in network.named_modules():
         if "parametrizations" in name.split("."):
             continue  # they make the weight that the bound of their layer reads
-        written: Any = type(module).__mro__[
-            int(is_parametrized(module))
-        ]  # the class before reparametrisation
+        # the class before reparametrisation
+        written: Any = type(module).__mro__[int(is_parametrized(module))]
+        what = name, written.__name__
         covered = any(name.startswith(f"{one}.") or one == "" for one in inside if one != name)
         parent = network.get_submodule(name.rpartition(".")[0]) if name else None
         kind, own = ruled_kind(module)
+        idle = written.forward is nn.Module.forward  # a mere container
         # the rule of a head counts its pooling
         options = refused(kind, module) if kind and not isinstance(parent, ClassifierHead) else ""
         if kind is not None and RULES[kind] is lipschitz_rules._no_constant:
-            found.append(
-                Uncovered(
-                    name, written.__name__, "no Lipschitz constant on all inputs (kim2020, theorem 3.1)"
-                )
-            )
+            found.append(Uncovered(*what, "no Lipschitz constant on all inputs (kim2020, theorem 3.1)"))
         elif kind is not None and own:
-            found.append(Uncovered(name, written.__name__, f"its forward differs from {kind.__name__}'s"))
+            found.append(Uncovered(*what, f"its {own} differs from {kind.__name__}'s"))
         elif why := altered(module) or options:
-            found.append(Uncovered(name, written.__name__, why))
+            found.append(Uncovered(*what, why))
             if kind is not None:
                 inside.append(name)
         elif kind is not None and any(module.children()):
             inside.append(name)
-        elif (
-            kind is None
-            and not any(module.children())
-            and not (covered and (isinstance(module, COUNTED) or not _computes(module)))
-        ):
-            found.append(Uncovered(name, written.__name__, "no rule"))
-        elif kind is None and any(module.children()) and (not covered or isinstance(parent, nn.Sequential)):
-            found.append(
-                Uncovered(name or "network", written.__name__, "no rule for how its parts are joined")
-            )
+        elif kind is None and not (covered and (isinstance(module, COUNTED) or idle)):
+            how = " for how its parts are joined" if any(module.children()) else ""
+            found.append(Uncovered(name or "network", written.__name__, f"no rule{how}"))
     return found
-
-
-def _computes(module: nn.Module) -> bool:
-    """Whether a module without a rule may change its input: False only for empty containers."""
-    return not isinstance(module, nn.ModuleList | nn.ModuleDict | nn.Sequential)
