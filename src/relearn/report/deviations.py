@@ -146,7 +146,8 @@ def markdown(params: Mapping[str, Any], published: Published, others: Sequence[M
     lines = [f"# Deviations from the published settings, scale {scale}", ""]
     if rows:
         lines += [
-            f"{len(rows)} values differ from params/paper.yaml. Keys go on from those in the headings; sources are those of the published values.",
+            f"{len(rows)} values differ from params/paper.yaml. Keys go on from those in the headings; the source is that of the"
+            " published value.",
             "",
         ]
         cells = {row.key: (yaml_value(row.value), yaml_value(row.published), row.source) for row in rows}
