@@ -27,6 +27,7 @@ from torch.nn.functional import cross_entropy
 from relearn.methods.augmentation import compose, crop_and_flip, cutout
 from relearn.methods.fit import fit
 from relearn.methods.mixing import mixup
+from relearn.methods.optimisers import make_optimiser
 from relearn.models import create
 
 Data = tuple[Tensor, Tensor]
@@ -212,6 +213,20 @@ def main() -> None:
             f"fit with {what} / bare without",
             lambda option=option: ours(mine, data, 32, steps, **option),  # type: ignore[misc]
             lambda: bare(theirs, data, 32, steps, channels_last=True),  # as cropped images come out
+            None,
+        )
+    for name, usual, settings in (
+        ("adamw", torch.optim.AdamW, {"lr": 1e-9}),
+        ("sgd", torch.optim.SGD, {"lr": 1e-9, "momentum": MOMENTUM}),
+    ):
+        deep = nn.Sequential(*(nn.TransformerEncoderLayer(24, 3, 96) for _ in range(24)))
+        for parameter in deep.parameters():
+            parameter.grad = torch.randn_like(parameter)
+        mine, theirs = make_optimiser(deep, name, **settings), usual(deep.parameters(), **settings)
+        line(
+            f"optimiser / torch's default, {name}, 24 blocks of 24 channels, 20 steps",
+            lambda mine=mine: [mine.step() for _ in range(20)],
+            lambda theirs=theirs: [theirs.step() for _ in range(20)],
             None,
         )
     if torch.cuda.is_available():
