@@ -49,7 +49,7 @@ def make_optimiser(
     rates: dict[str, Any] = {"lr": lr, "betas": tuple(betas), "eps": eps}
     if name == "radam":
         return torch.optim.RAdam(groups, decoupled_weight_decay=True, **rates)
-    # One kernel for all tensors: on a CPU a step takes a quarter of the time of torch's default, a loop over tensors.
+    # One kernel for all tensors: on a CPU a step takes 0.2 to 0.3 of the time of torch's default, a loop over tensors.
     if name == "sgd":
         found: torch.optim.Optimizer = torch.optim.SGD(groups, lr, momentum, nesterov=nesterov, fused=True)
     elif name in ("adam", "adamw"):
