@@ -27,7 +27,7 @@ START = b"*** START OF THIS PROJECT GUTENBERG"
 def warandpeace(folder: Path | None = None) -> Stream:
     """War and Peace without Project Gutenberg's preamble and terms; lines end with single line feeds.
 
-    A line of the credits at the start and one at the end, of 100 characters in all, are not part of the novel.
+    A line of the credits at the start and one at the end, of about 100 characters in all, are not part of the novel.
 
     Args:
         folder: a folder with ``warandpeace.txt``; None downloads it.

@@ -42,6 +42,7 @@ def make_optimiser(
 
     Raises:
         ValueError: an unknown name, no parameter to train, or an error of :func:`parameter_groups` or torch.
+        RuntimeError: torch's, for complex parameters (but with ``radam``), and at the first step for sparse gradients.
     """
     groups = parameter_groups(model, weight_decay, decay, lr_scale)
     if not groups:
