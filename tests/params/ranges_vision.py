@@ -49,6 +49,11 @@ RANGES: dict[str, Range] = {
     **{f"{study}.train.randaugment_operations": ([1, 14], [0, 15, 2.0]) for study in STUDIES},
     f"{Q}.grid.ablation.base.alpha": POSITIVE,
     f"{Q}.grid.ablation.base.drop_path": SHARE,
+    f"{Q}.grid.ablation.extra_seeds.variants": (
+        [[], ["base", "warmup"]],
+        [["base", "base"], ["pre_norm"], "base"],
+    ),
+    f"{Q}.grid.ablation.extra_seeds.seeds": ([[], [1, 7]], [[1, 1], [-1], [2**32], 1]),
     f"{T}.extra_seeds": (
         [[], [EXTRA]],
         [[{**EXTRA, "seeds": []}], [{**EXTRA, "variants": ["uniform"]}], EXTRA],
@@ -176,6 +181,7 @@ RULES += [
     ),
     rule(f"{Y}.images.size", 8, 0, {f"{Y}.grid.pretrained": ["lrsa_gp"]}),
     rule(f"{T}.tuning.rates", [1.0e-3, 2.0e-3], [1.0e-3]),
+    rule(f"{Q}.grid.ablation.extra_seeds.seeds", [1, 2], [1, 0], at="[1]"),
     rule(f"{T}.extra_seeds", [EXTRA], [{**EXTRA, "seeds": [1, 0]}], at="[0].seeds[1]"),
     rule(f"{Y}.uncertainty.images", 497, 498),
 ]

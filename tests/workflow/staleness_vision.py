@@ -33,6 +33,7 @@ def of(study: str) -> set[str]:
 
 TOUCHES: list[tuple[str, set[str], list[str]]] = [
     (f"{T}.seeds", {CLASSIFY[T], "render"}, [f"{CLASSIFY[T]}/*/seed1", "render"]),
+    (f"{Q}.grid.ablation.extra_seeds.*", {CLASSIFY[Q]}, []),  # the one key without the other adds nothing
     (f"{T}.extra_seeds", {CLASSIFY[T], "render"}, [f"{CLASSIFY[T]}/*/pre_norm/*/seed1", "render"]),
     (
         f"{T}.grid.given_rates",
@@ -123,6 +124,8 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
 ]
 FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{T}.seeds": lambda seeds: [*seeds, 1],
+    f"{Q}.grid.ablation.extra_seeds.variants": lambda names: ["base"],
+    f"{Q}.grid.ablation.extra_seeds.seeds": lambda seeds: [1],
     f"{T}.extra_seeds": lambda groups: [{"variants": ["pre_norm"], "depths": [24], "seeds": [1]}],
     f"{T}.grid.given_rates": lambda runs: [{"residual": "rezero", "depth": 24, "lr": 2.0e-3, "seeds": [3]}],
     **{f"{study}.images.dataset": lambda name: "cifar10" for study in STUDIES},

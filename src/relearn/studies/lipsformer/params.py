@@ -21,6 +21,7 @@ from relearn.params.types import (
     Multiple,
     NotNegative,
     OneOf,
+    OwnSeeds,
     Positive,
     Rising,
     SamplesOrAll,
@@ -182,11 +183,17 @@ class AblationBase(Section):
     drop_path: Share
 
 
+class MoreSeeds(Section):
+    variants: Distinct0[Variant]
+    seeds: OwnSeeds
+
+
 class Ablation(Section):
     epochs: EpochCount
     warmup_epochs: Positive
     base: AblationBase
     variants: Distinct0[Variant]
+    extra_seeds: MoreSeeds
 
     _warmup = at_most("warmup_epochs", "epochs")
 
@@ -266,6 +273,15 @@ class LipsFormer(Section):
     _batches = batches("train.batch_size")
 
     _warmup_of_pairs = at_most("grid.pairs.warmup_epochs", "train.epochs", "epochs")
+
+    @check
+    def _extra_seeds(self) -> Iterator[Conflict]:
+        for place, seed in enumerate(self.grid.ablation.extra_seeds.seeds):
+            if seed in self.seeds:
+                yield (
+                    ("grid", "ablation", "extra_seeds", "seeds", place),
+                    f"found {seed}, allowed: none of seeds",
+                )
 
     @check
     def _averages(self) -> Iterator[Conflict]:

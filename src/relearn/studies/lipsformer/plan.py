@@ -115,6 +115,13 @@ def _train(params: Mapping[str, Any], scale: str) -> Family:
             **({"average_file": True} if averaged else {}),
         }
 
+    def seeds(suite: str, variant: str) -> list[int]:
+        more = grid["ablation"]["extra_seeds"]
+        return [
+            *own["seeds"],
+            *(more["seeds"] if suite == "ablation" and variant in more["variants"] else []),
+        ]
+
     cells = [{"suite": "ablation", "variant": name} for name in grid["ablation"]["variants"]]
     pairs = [*grid["pairs"]["networks"], *grid["constrained"]["networks"]]  # a network twice is one run
     cells += [{"suite": PAIRS, "variant": name} for name in pairs]
@@ -124,6 +131,7 @@ def _train(params: Mapping[str, Any], scale: str) -> Family:
         STUDY,
         folder="{suite}/{variant}",
         cells=cells,
+        cell_seeds=seeds,
         settings=settings,
         modules=lambda suite, variant: vision.modules_behind(params, STUDY, network_of(suite, variant)[0]),
         outputs=vision.TRAINED | (vision.AVERAGED if averaged else {}),
@@ -141,6 +149,7 @@ def _train_constrained(params: Mapping[str, Any], train: Family) -> Family:
         step="train_constrained",
         folder="{variant}",
         cells=[{"variant": name} for name in own["networks"]],
+        cell_seeds=None,
         labels={"suite": PAIRS},  # so that the images come in the order of the pairs
         inputs={**train.inputs, "free": free},
         settings=lambda variant: {
