@@ -215,6 +215,16 @@ def test_a_verdict_that_is_explained_is_provisional_as_in_the_table(make_page):
     assert "(provisional)</span></h4>" in heading.partition("\n")[0]
 
 
+def test_a_caption_stands_once_below_its_picture_with_code_as_code(make_page):
+    html, parts = make_page
+    place = next(at for at, one in enumerate(parts["artefacts"]) if one.kind == "figure")
+    artefacts = list(parts["artefacts"])
+    artefacts[place] = replace(artefacts[place], title="Norms", caption="Mean of `probe.batches` < 3")
+    made = html(artefacts=artefacts)
+    assert '<img alt="Norms" ' in made
+    assert made.count("Mean of <code>probe.batches</code> &lt; 3") == made.count("probe.batches") == 1
+
+
 def pictures(made: str) -> list[str]:
     return re.findall(r'<img alt="[^"]*" src="([^"]*)"', made)
 

@@ -163,6 +163,7 @@ def environment() -> Any:
     )
     made.filters.update(
         breakable=names.breakable,
+        coded=names.coded,
         formulas=formulas.markup,
         verdict_word=claims_formats.word,
         words=verdict_words.label,

@@ -29,6 +29,13 @@ def breakable(name: str) -> Any:
     return Markup(re.sub(r"([_./])", r"\1<wbr>", str(escape(name))))
 
 
+def coded(text: str) -> Any:
+    """A text as HTML in which what stands between backticks is code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
 def claim_anchor(section: str, name: str) -> str:
     """The anchor includes the section, because names of claims are unique only within a study."""
     return f"claim-{section}-{name}"
