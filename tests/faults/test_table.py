@@ -7,8 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/faults.md").read_text(encoding="utf-8")
-# 32 (text) is in other studies' tests.
-FAULTS = [f"F{number}" for number in range(1, 45) if number != 32]
+FAULTS = [f"F{number}" for number in range(1, 45)]
 ROWS = [
     [cell.strip() for cell in line.strip("|\n ").split(" | ")]
     for line in PAGE.splitlines()
