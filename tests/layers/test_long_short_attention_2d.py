@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from relearn.layers.image_tiles import Tiling
 from relearn.layers.long_short_attention_2d import LongShortAttention2d
 from relearn.layers.separable_projection import SeparableProjection
 
@@ -148,6 +149,24 @@ def test_it_is_its_definition(grid, window, rank, reach, tokens, dual, relative,
     x = torch.randn(2, tokens[0] + grid[0] * grid[1], 6).double()
     expected_reach = max(window // 2, 1) if reach is None else reach
     torch.testing.assert_close(layer(x, grid), truth(layer, x, grid, expected_reach))
+
+
+@pytest.mark.parametrize(
+    ("grid", "window", "reach", "cells"),
+    [
+        ((6, 4), 3, 3, (1, 1)),
+        ((6, 7), 3, 3, (1, 3)),
+        ((6, 5), 2, 4, (1, 1)),
+        ((6, 7), 4, 2, (2, 2)),
+        ((7, 7), 3, 6, (1, 1)),
+    ],
+)
+def test_an_axis_that_all_segments_see_whole_is_one_segment(grid, window, reach, cells):
+    """It computes no positions outside the grid then, and the result is the same."""
+    assert Tiling.for_grid(grid, window, reach).cells == cells
+    layer = layer_of(window=window, rank=0, reach=reach, relative_bias=True)
+    x = torch.randn(1, grid[0] * grid[1], 6).double()
+    torch.testing.assert_close(layer(x, grid), truth(layer, x, grid, reach))
 
 
 def seen_by(

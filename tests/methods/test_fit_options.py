@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from relearn.methods.fit import fit, plain_gradient
 from relearn.methods.mixing import mixup
 from relearn.methods.schedules import learning_rate
+from relearn.steps.trained.recipe import SgdEpochs
 
 
 def toy(samples: int = 12):
@@ -156,6 +157,15 @@ def test_mixed_labels_reach_the_loss():
     assert any(((t > 0) & (t < 1)).any() for t in seen)
 
 
+@pytest.mark.parametrize("epochs", [1, 2, 3, 4, 5])
+def test_a_step_schedule_falls_after_a_half_and_three_quarters_of_any_number_of_epochs(epochs):
+    recipe = SgdEpochs(epochs=epochs, lr=0.5, momentum=0.0, weight_decay=0.0, schedule="step")
+    found = rates(epochs=epochs, schedule="step", milestones=recipe.fit_arguments()["milestones"])
+    length = 3 * epochs
+    tenths = [(2 * t >= length) + (4 * t >= 3 * length) for t in range(length)]
+    assert found == pytest.approx([0.5 * 0.1**tenth for tenth in tenths]) and tenths[0] == 0
+
+
 def test_rows_of_the_history_by_epochs_or_by_steps_and_evaluation_among_them():
     settings = dict(loss=cross_entropy, batch_size=4, lr=0.1)
     calls = []
@@ -191,6 +201,15 @@ def test_rows_of_the_history_by_epochs_or_by_steps_and_evaluation_among_them():
         row["loss"] * steps for row, steps in pairs
     )  # although evaluation drew from the global generator
     assert total == pytest.approx(sum(row["loss"] * 3 for row in plain), rel=1e-12)
+
+
+@pytest.mark.parametrize("by", [{"epochs": 2}, {"steps": 6}])
+def test_the_last_row_is_evaluated_where_steps_end_rows(by):
+    net, x, y = toy()
+    settings = dict(loss=cross_entropy, batch_size=4, lr=0.1, history_steps=2, evaluate_every=2)
+    history = fit(net, (x, y), evaluate=lambda model: {"accuracy": 0.5}, **by, **settings).history
+    assert [row["step"] for row in history] == [2, 4, 6]
+    assert ["accuracy" in row for row in history] == [False, True, True]
 
 
 def test_masks_are_the_cheap_ones_in_training_and_the_layer_is_afterwards_as_it_was():

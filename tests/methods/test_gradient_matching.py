@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from relearn.methods import gradient_matching
 from relearn.methods.augmentation import crop_and_flip
 from relearn.methods.crafting.restarts import _start
+from relearn.methods.crafting.state import State
 from relearn.methods.gradient_matching import cosine, cross_entropy, softmax_minus_label
 from relearn.models import create
 
@@ -240,6 +241,20 @@ def test_of_each_target_the_best_start_is_kept() -> None:
             [net], poisons[0], targets[t : t + 1], **OPTIONS, dropout=False, restarts=3
         )
         torch.testing.assert_close(alone.final_loss[0], runs[2].final_loss[t])
+
+
+def test_the_first_step_behind_a_jump_is_adams_first() -> None:
+    """Adam's moments are still zero there, so its first step moves every pixel by the rate, up to the projection."""
+    net, (poisons, targets) = small(), images()
+    attack = gradient_matching.objective(LABEL, "head")
+    begun = State(poisons[0].expand(len(targets), *poisons.shape[1:]).clone(), 0.2)
+    begun.restore(_start(attack, [net], poisons[0], targets, 0.2, 7, {}), 10)
+    before, gradient = begun.poisons.clone(), torch.randn_like(begun.poisons)
+    lower, upper = begun.lower, begun.upper
+    begun.step(gradient, torch.tensor(1.0), 0.01)
+    expected = (before - 0.01 * gradient.sign()).clamp(lower, upper)
+    torch.testing.assert_close(begun.poisons, expected, atol=1e-6, rtol=0)
+    assert begun.iteration == 2
 
 
 def test_one_start_without_augmentation_is_the_plain_attack() -> None:

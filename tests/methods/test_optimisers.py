@@ -191,3 +191,28 @@ def test_strides_of_gradients_and_moments_do_not_matter(name):
             stepper.step()
     assert not nets[1].weight.is_contiguous()
     torch.testing.assert_close(nets[1].weight, nets[0].weight, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
+def test_complex_parameters_and_sparse_gradients_take_torchs_loop(name):
+    """Fused kernels take neither; on real, dense parameters they are used."""
+    net = nn.Module()
+    net.weight = nn.Parameter(torch.tensor([1 + 2j, 3 - 1j]))
+    stepper = make_optimiser(net, name, lr=0.1, momentum=0.0)
+    net.weight.abs().square().sum().backward()
+    stepper.step()
+    assert net.weight.is_complex() and (net.weight.abs() < torch.tensor([1 + 2j, 3 - 1j]).abs()).all()
+    assert make_optimiser(nn.Linear(2, 2), name, lr=0.1).defaults["fused"]
+
+    words = nn.Embedding(5, 3, sparse=True)
+    before = words.weight.detach().clone()
+    stepper = make_optimiser(words, name, lr=0.1, momentum=0.0)
+    words(torch.tensor([1, 4])).sum().backward()
+    if name != "sgd":
+        with pytest.raises(RuntimeError, match="sparse"):
+            stepper.step()
+        return
+    stepper.step()
+    expected = before.clone()
+    expected[[1, 4]] -= 0.1
+    torch.testing.assert_close(words.weight.detach(), expected)

@@ -200,11 +200,17 @@ def test_loss_curves_are_the_mean_losses_of_the_visited_points():
     assert losses == sorted(losses) and losses[-1] > losses[0] + 0.01
 
 
-@pytest.mark.parametrize("batch", [1, 5, 12, None])
+@pytest.mark.parametrize("batch", [1, 5, 12, 24, 30, 100])
 def test_batches_change_nothing(batch):
+    """Neither many images at once nor, with more room than images, several restarts at once."""
     net, (images, labels) = small_net(), problem()
-    whole = pgd(net, images, labels, eps=0.05, step_size=0.02, steps=3, restarts=2, seed=4)
-    found = pgd(net, images, labels, eps=0.05, step_size=0.02, steps=3, restarts=2, seed=4, batch=batch)
+    sizes = []
+    net.register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
+    whole = pgd(net, images, labels, eps=0.05, step_size=0.02, steps=3, restarts=3, seed=4)
+    assert set(sizes) == {12}
+    sizes.clear()
+    found = pgd(net, images, labels, eps=0.05, step_size=0.02, steps=3, restarts=3, seed=4, batch=batch)
+    assert batch >= max(sizes) == {1: 1, 5: 5, 12: 12, 24: 24, 30: 24, 100: 36}[batch]
     assert torch.allclose(found.images, whole.images, atol=1e-12)
     assert torch.allclose(found.loss_curves, whole.loss_curves, atol=1e-12)
 
@@ -278,6 +284,9 @@ def test_networks_without_parameters_and_outputs_that_are_no_logits():
         pgd(net, images, labels, **how)
     net.forward = lambda x: x.flatten(1)[:, :1]  # its largest logit is always that of class 0
     with pytest.raises(ValueError, match=r"model: returns \(12, 1\) .*two classes or more"):
+        pgd(net, images, labels, **how)
+    net.forward = lambda x: x.flatten(1)[:5]
+    with pytest.raises(ValueError, match=r"model: returns \(5, \d+\) .*allowed: logits \(n, classes\)"):
         pgd(net, images, labels, **how)
 
 

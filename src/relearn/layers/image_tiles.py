@@ -14,8 +14,8 @@ Grid = tuple[int, int]
 class Tiling(NamedTuple):
     """Tiling of a grid: on each axis, segments of ``side`` tokens with ``margin`` further tokens on both sides.
 
-    An axis no longer than a segment is one segment without a margin. Other axes are padded at their end to a multiple
-    of the segment.
+    An axis is one segment without a margin if it is no longer than a segment, or if all its segments see all of it. Other axes are
+    padded at their end to a multiple of the segment.
     """
 
     grid: Grid
@@ -25,8 +25,13 @@ class Tiling(NamedTuple):
     @classmethod
     def for_grid(cls, grid: Grid, window: int, reach: int) -> Tiling:
         """Tile a grid into segments of ``window`` by ``window`` tokens that see ``reach`` tokens around them."""
-        margin = [reach if length > window else 0 for length in grid]
-        return cls(grid, (min(window, grid[0]), min(window, grid[1])), (margin[0], margin[1]))
+        sides, margins = [], []
+        for length in grid:
+            last = (length - 1) // window * window  # where the last segment begins
+            whole = length <= window or (window + reach >= length and last <= reach)
+            sides.append(length if whole else window)
+            margins.append(0 if whole else reach)
+        return cls(grid, (sides[0], sides[1]), (margins[0], margins[1]))
 
     @property
     def cells(self) -> Grid:

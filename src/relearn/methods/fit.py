@@ -263,6 +263,9 @@ def fit(
     def over() -> bool:
         return (steps is not None and fitted.steps >= steps) or (epochs is not None and epoch >= epochs)
 
+    def ends_row() -> bool:  # the last row is closed behind the loop
+        return history_steps is not None and fitted.steps % history_steps == 0 and fitted.steps != length
+
     def diverged() -> bool:
         late = meter.settle()
         if late is not None:
@@ -322,7 +325,7 @@ def fit(
                         progress(fitted.steps, length)
                     except BaseException:  # no step is lost if interrupted between two steps
                         if checkpoint and not parallel and not diverged():
-                            if history_steps and fitted.steps % history_steps == 0 and not over():
+                            if ends_row() and not over():
                                 close(epoch + done / per_epoch, False)
                             save()
                         raise
@@ -330,7 +333,7 @@ def fit(
                     break
                 if steps is not None and fitted.steps >= steps:
                     break
-                if history_steps and fitted.steps % history_steps == 0:
+                if ends_row():
                     if diverged():
                         break
                     close(epoch + done / per_epoch, False)

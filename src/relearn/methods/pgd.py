@@ -82,7 +82,7 @@ def pgd(
         random_start: False starts at the image itself (further restarts then repeat the first).
         loss: called as ``loss(logits, labels, reduction="none")`` → (n,); logits are at least float32.
         seed: seed of the starts.
-        batch: number of images attacked at once; None = all.
+        batch: number of images attacked at once; None = all. Restarts run together as far as it allows.
         precision: ``fp32``, or ``bf16`` for autocast.
 
     Raises:
@@ -106,29 +106,32 @@ def pgd(
             clean, y = clean_cpu.to(device), y_cpu.to(device)
 
             def objective(logits: Tensor, y: Tensor = y) -> Tensor:
-                losses = loss(logits, y, reduction="none")
-                if losses.shape != y.shape:
+                every = y.repeat(len(logits) // len(y))
+                losses = loss(logits, every, reduction="none")
+                if losses.shape != every.shape:
                     found = f"shape {tuple(losses.shape)} with reduction='none'"
-                    raise ValueError(f"loss: returns {found} (allowed: {tuple(y.shape)}, one an image)")
+                    raise ValueError(f"loss: returns {found} (allowed: {tuple(every.shape)}, one an image)")
                 return losses
 
             keep = _Worst(clean, y)
             with torch.no_grad():
                 logits = forward(model, clean, precision)
-                if logits.dim() != 2 or logits.shape[1] < 2:
+                if logits.dim() != 2 or len(logits) != len(y) or logits.shape[1] < 2:
                     found = tuple(logits.shape)
                     raise ValueError(
                         f"model: returns {found} (allowed: logits (n, classes), two classes or more)"
                     )
                 keep.see(clean, logits, objective(logits))
-            for restart, generator in enumerate(generators):
-                start = random_starts(clean, eps, generator) if random_start else clean
-                visit = _Visit(curves[restart], keep)
+            together = size // len(clean)
+            for first in range(0, restarts, together):
+                some = generators[first : first + together]
+                starts = [random_starts(clean, eps, one) if random_start else clean for one in some]
+                visit = _Visit(curves[first : first + together], keep)
                 ascend(
                     model,
                     objective,
-                    clean,
-                    start,
+                    clean.repeat(len(some), 1, 1, 1),
+                    torch.cat(starts),
                     eps=eps,
                     step_size=step_size,
                     steps=steps,
@@ -219,14 +222,16 @@ class _Worst:
 
 
 class _Visit:
-    """Add a restart's losses to its curve and update the worst points."""
+    """Add the losses of restarts that run together to their curves and update the worst points."""
 
-    def __init__(self, curve: Tensor, keep: _Worst) -> None:
-        self.curve, self.keep = curve, keep
+    def __init__(self, curves: Tensor, keep: _Worst) -> None:
+        self.curves, self.keep = curves, keep
 
     def __call__(self, t: int, z: Tensor, logits: Tensor, losses: Tensor) -> None:
-        self.curve[t].add_(losses.double().sum())
-        self.keep.see(z, logits, losses)
+        count = len(self.curves)
+        for curve, *seen in zip(self.curves, z.chunk(count), logits.chunk(count), losses.chunk(count)):
+            curve[t].add_(seen[-1].double().sum())
+            self.keep.see(*seen)
 
 
 def _generator(seed: int, restart: int) -> torch.Generator:

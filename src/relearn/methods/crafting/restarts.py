@@ -94,7 +94,7 @@ def _start(
     state = State(bases.expand(len(targets), *bases.shape[-4:]).clone(), eps)
     offset = torch.rand(bases.shape[-4:], generator=draw, dtype=torch.float64).to(bases)
     state.poisons = torch.lerp(state.lower, state.upper, offset)
-    state.iteration = 1
+    state.iteration = state.jumps = 1
     how = {key: options[key] for key in ("precision", "target_batch") if key in options}
     losses = evaluate(objective, substitutes, state.poisons, targets, **how)[0]
     loss = float(losses.sum(0).mean().nan_to_num(torch.finfo(torch.float32).max))  # a checkpoint has no NaN

@@ -46,6 +46,7 @@ class State:
         self.first, self.second = torch.zeros_like(poisons), torch.zeros_like(poisons)
         self.coefficients: dict[int, Tensor] = {}  # by substitute, (T, k)
         self.iteration = 0
+        self.jumps = 0  # iterations that were no step of Adam
         self.history: list[dict[str, Any]] = []
 
     def step(self, gradient: Tensor, std: Tensor, lr: float) -> None:
@@ -54,14 +55,19 @@ class State:
         gradient = gradient * std
         self.first.lerp_(gradient, 1 - BETAS[0])
         self.second.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-        size = lr / (1 - BETAS[0] ** self.iteration)
-        spread = self.second.sqrt() / math.sqrt(1 - BETAS[1] ** self.iteration) + ADAM_EPS
+        steps = self.iteration - self.jumps
+        size = lr / (1 - BETAS[0] ** steps)
+        spread = self.second.sqrt() / math.sqrt(1 - BETAS[1] ** steps) + ADAM_EPS
         moved = self.poisons - size * std * self.first / spread
         self.poisons = torch.minimum(torch.maximum(moved, self.lower), self.upper)
 
     def dump(self) -> dict[str, Any]:
         """Everything the next iteration depends on: copies of tensors, and ints."""
-        state: dict[str, Any] = {"iteration": self.iteration, "rng": torch.get_rng_state()}
+        state: dict[str, Any] = {
+            "iteration": self.iteration,
+            "jumps": self.jumps,
+            "rng": torch.get_rng_state(),
+        }
         state |= {"poisons": self.poisons.clone(), "first": self.first.clone(), "second": self.second.clone()}
         if self.made_from is not None:
             state["made_from"] = self.made_from
@@ -90,7 +96,7 @@ class State:
             )
         if not 0 < iteration <= iterations:
             raise ValueError(f"checkpoint: iteration is {iteration}; allowed: 1 to {iterations}")
-        self.poisons, self.iteration = poisons, iteration
+        self.poisons, self.iteration, self.jumps = poisons, iteration, int(state.get("jumps", 0))
         self.first, self.second = (
             state["first"].to(self.lower).clone(),
             state["second"].to(self.lower).clone(),

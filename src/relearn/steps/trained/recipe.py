@@ -66,7 +66,7 @@ class SgdEpochs:
         """The arguments of `fit`."""
         return {
             **picked(self, "epochs", "lr", "momentum", "weight_decay", "schedule"),
-            "milestones": (self.epochs // 2, self.epochs * 3 // 4),
+            "milestones": (self.epochs / 2, self.epochs * 3 / 4),
             "optimizer": "sgd",
             "checkpoint_every": max(1, self.epochs // 10),
         }

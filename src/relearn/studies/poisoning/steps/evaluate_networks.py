@@ -160,13 +160,11 @@ def _corruptions(run, net, images, labels, names, precision, rows, tick):
     count, pixels = len(images), images.numpy()
     found: dict[str, list[float]] = {}
     for name in names:
-        found[name] = []
-        for level in LEVELS:
-            changed = torch.from_numpy(corrupt(pixels, name, level, seed=run.seed))
-            with torch.no_grad():
-                logits = net.head(embed(net, changed, precision=precision)).float().cpu()
-            found[name].append(accuracy(logits, labels))
-            rows.append(_row("corruption", name, level, found[name][-1], count))
+        changed = [torch.from_numpy(corrupt(pixels, name, level, seed=run.seed)) for level in LEVELS]
+        with torch.no_grad():
+            logits = net.head(embed(net, torch.cat(changed), precision=precision)).float().cpu()
+        found[name] = [accuracy(some, labels) for some in logits.split(count)]
+        rows += [_row("corruption", name, level, value, count) for level, value in zip(LEVELS, found[name])]
         tick()
     mean = mean_corruption_accuracy(found)
     metrics = {f"corruption_{name}_accuracy_frac": sum(row) / len(row) for name, row in found.items()}

@@ -130,6 +130,8 @@ def heads_in_train_mode(
         return tuned, kept > 0
 
     count = len(trials.target_index) * len(variants)
+    one_set = given.poisons is None and (keep is None or keep.shape[1] == 1)
+    clean_set: dict[int, Any] = {}  # by variant, if all targets see the same set
     with Progress("train heads") as progress:
         for done in range(state["done"], count):
 
@@ -138,7 +140,9 @@ def heads_in_train_mode(
 
             t, v = done // len(variants), done % len(variants)
             weights = None if keep is None else keep[:, min(t, keep.shape[1] - 1), v]
-            tuned, kept = trained(given.poisoned(t), weights, report)
+            tuned, kept = clean_set.get(v) or trained(given.poisoned(t), weights, report)
+            if one_set:
+                clean_set[v] = tuned, kept
             learned = predictions(tuned, given.poisoned(t)) == labels
             found = int(predictions(tuned, trials.target_images[t : t + 1]))
             success = succeeded(found, settings.poison_class) and t not in given.rejected
