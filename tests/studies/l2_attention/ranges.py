@@ -16,7 +16,6 @@ RANGES: dict[str, Range] = {
     f"{L}.train.steps": ([3, 40], [0, 2.0]),
     f"{L}.warmup.gamma": ([[0.2, 2], [1]], [[], [0], [1.0, 1.0], 1.0]),
     f"{L}.warmup.warmup_steps": ([[1, 4000]], [[], [0], [2, 2], 2]),
-    f"{L}.warmup.extra_seeds": ([[], [1, 7]], [[1, 1], [-1], [2**32], 1]),
     f"{L}.warmup.dropout": ([[0, 0.99]], [[], [1], [0.1, 0.1], 0.1]),
     f"{L}.fixed.lr": ([[0.001, 1]], [[], [0], [0.1, 0.1], 0.1]),
     **{f"{L}.depths.warmup.{kind}": DEPTHS for kind in ("lstm", "dp", "l2", "l2_tied", "contractive")},
@@ -53,7 +52,6 @@ RULES: list[Rule] = [
     ),
     rule(f"{L}.shown_dim", 24, 20),
     rule(f"{L}.shown_dim", 64, 8, {f"{L}.network.ffn": 130}),
-    rule(f"{L}.warmup.extra_seeds", [1, 2], [1, 0], at="[1]"),
     rule(f"{L}.depths.warmup.dp", [1, 3], [2, 3], at="[0]"),
     rule(f"{L}.train.evaluations", 60, 61),
 ]

@@ -41,7 +41,6 @@ TOUCHES: list[tuple[str, set[str], list[str]]] = [
         {TRAIN, "render"} | LOOKING,
         [f"{TRAIN}/tuning/*/warmup_g4_*", f"{TRAIN}/*/warmup_chosen/*", *LOOKS, "render"],
     ),
-    (f"{L}.warmup.extra_seeds", {TRAIN, "render"}, [f"{TRAIN}/*/warmup_*/seed1", "render"]),
     (f"{L}.warmup.*", {TRAIN, "render"} | LOOKING, [f"{TRAIN}/*/warmup_*", *LOOKS, "render"]),
     (f"{L}.fixed.*", {TRAIN, "render"}, [f"{TRAIN}/*/fixed_*", "render"]),
     *(
@@ -95,7 +94,6 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     f"{L}.shown_dim": lambda n: 64,
     f"{L}.train.betas": lambda betas: [betas[0], 0.99],
     f"{L}.warmup.gamma": lambda values: [*values, 4.0],
-    f"{L}.warmup.extra_seeds": lambda seeds: [1],
     f"{L}.warmup.warmup_steps": lambda values: [values[0] + 1],
     f"{L}.*.dropout": lambda values: [0.1],
     f"{L}.fixed.lr": lambda values: [values[0] / 2],

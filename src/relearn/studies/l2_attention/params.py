@@ -17,7 +17,6 @@ from relearn.params.types import (
     Heads,
     Layers,
     Length,
-    OwnSeeds,
     Positive,
     Rising,
     Rising0,
@@ -81,7 +80,6 @@ class Warmup(Section):
     gamma: Distinct[Positive]
     warmup_steps: Distinct[Steps]
     dropout: Distinct[Share]
-    extra_seeds: OwnSeeds
 
 
 class Fixed(Section):
@@ -212,12 +210,6 @@ class L2Attention(Section):
             if depths and depths[0] != 1:
                 key = ("depths", "warmup", kind, 0)
                 yield key, f"found {depths[0]}, allowed: 1 (figures 5, 8 and 10 look at its layer)"
-
-    @check
-    def _extra_seeds(self) -> Iterator[Conflict]:
-        for place, seed in enumerate(self.warmup.extra_seeds):
-            if seed in self.seeds:
-                yield ("warmup", "extra_seeds", place), f"found {seed}, allowed: none of seeds"
 
     @check
     def _shown_dim(self) -> Iterator[Conflict]:

@@ -106,9 +106,6 @@ def _models(planned: Planned, own: Mapping[str, Any], lines: Family, tuning: Fam
         recipes = list(groups[recipe][1].values())
         return {**_model(own, attention, layers), **(recipes[0] if len(recipes) == 1 else {})}
 
-    def seeds(attention: str, layers: str, recipe: str) -> list[int]:
-        return [*own["seeds"], *(own[WARMUP]["extra_seeds"] if groups[recipe][0] == WARMUP else [])]
-
     return planned(
         step="train_char_lm",
         folder="{attention}/{layers}/{recipe}",
@@ -119,7 +116,6 @@ def _models(planned: Planned, own: Mapping[str, Any], lines: Family, tuning: Fam
             for layers in depths
         ],
         seeds=own["seeds"],
-        cell_seeds=seeds,
         inputs={"characters": lines.path("characters"), "tuning": tried},
         settings=settings,
         outputs=MODEL,
