@@ -28,6 +28,8 @@ def rows_of(text: str) -> list[str]:
             above = line.removeprefix("### ")
         elif line.startswith("| ") and not line.startswith("| key |"):
             own = line.removeprefix("| ")
+            if own.endswith(f"| {page.AS_ABOVE} |"):
+                own = f"{own.rpartition(' | ')[0]} | {found[-1].rpartition(' | ')[2]}"
             key = own.partition(" | ")[0]
             found.append(own if key == above else f"{above}.{own}")
     return found
@@ -63,7 +65,7 @@ def test_the_page_holds_each_deviation_of_a_scale(scale: str) -> None:
     rows = page.deviations(loaded, PAPER)
     assert rows
     text = page.markdown(loaded, PAPER)
-    assert f"{len(rows)} values differ" in text
+    assert f"{len(rows)} values differ" in text and text.count(f"| {page.AS_ABOVE} |") > 100
     shown = set(rows_of(text))
     for row in rows:
         cells = (row.key, page.yaml_value(row.value), page.yaml_value(row.published), row.source)

@@ -23,6 +23,7 @@ from relearn.report import yaml_file
 from relearn.report.table_formats import pipes
 
 NOT_STATED = "not stated"
+AS_ABOVE = "as above"
 ABSENT = object()
 SET = "set"  # marks a list item that the other side lacks
 NAMING = ("encoder", "name")
@@ -180,13 +181,19 @@ def markdown(params: Mapping[str, Any], published: Published, others: Sequence[M
 
 
 def _grouped(cells: Mapping[str, Sequence[str]], *head: str) -> Iterator[str]:
-    """A table for each section of a study, such as ``poisoning.craft``, whose rows have the rest of their keys."""
+    """A table for each section of a study, such as ``poisoning.craft``, whose rows have the rest of their keys.
+
+    A last cell that repeats the one above it is :data:`AS_ABOVE`.
+    """
     groups: dict[str, list[str]] = {}
-    for key, row in cells.items():
+    last: dict[str, str] = {}
+    for key, (*row, note) in cells.items():
         study, _, rest = key.partition(".")
         section, dot, own = rest.partition(".")
         above = f"{study}.{section}" if dot else study
-        groups.setdefault(above, []).append(pipes(own if dot else rest or key, *row))
+        shown = AS_ABOVE if note == last.get(above) and len(note) > len(AS_ABOVE) else note
+        last[above] = note
+        groups.setdefault(above, []).append(pipes(own if dot else rest or key, *row, shown))
     for above, rows in groups.items():
         yield from (f"### {above}", "", pipes(*head), "|---" * len(head) + "|", *rows, "")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from relearn.report import claims_file, figures, published_set, runs
+from relearn.report.deviations import AS_ABOVE
 from relearn.report.runs import Run
 
 SPLIT = re.compile(r"(?<!\\)\|")
@@ -79,7 +80,9 @@ class Published:
             if line.startswith("#"):
                 above = line.removeprefix("### ")
             elif len(cells := _cells(line)) == 4 and cells[0] != "key" and set(cells[0]) != {"-"}:
-                found.append((cells[0] if cells[0] == above else f"{above}.{cells[0]}", *cells[1:]))
+                source = found[-1][-1] if cells[3] == AS_ABOVE else cells[3]
+                key = cells[0] if cells[0] == above else f"{above}.{cells[0]}"
+                found.append((key, cells[1], cells[2], source))
         return found
 
     @cached_property
