@@ -75,7 +75,8 @@ class Published:
     def deviations(self) -> list[tuple[str, ...]]:
         """Key, value here, published value and source of each row of deviations.md, whose headings begin the keys."""
         path = self.folder / "deviations.md"
-        found, above = [], ""
+        found: list[tuple[str, ...]] = []
+        above = ""
         for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
             if line.startswith("#"):
                 above = line.removeprefix("### ")
