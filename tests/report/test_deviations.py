@@ -94,6 +94,13 @@ def test_values_that_the_papers_do_not_state_have_their_own_list() -> None:
     assert ours
     _, _, below = page.markdown(AT_PAPER, PAPER).partition("## Values that the papers do not state")
     assert {line.split(" | ")[0] for line in rows_of(below) if "not stated" in line} == ours
+    first = sorted(ours)[0]
+    changed = copy.deepcopy(AT_PAPER)
+    section, _, last = first.rpartition(".")
+    value_at(changed, section)[last] = "another"
+    above, _, below = page.markdown(changed, PAPER).partition("## Values that the papers do not state")
+    assert f"| {PAPER.sources[first]} |" in above and "are above" in below
+    assert {line.split(" | ")[0] for line in rows_of(below)} == ours - {first}
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def _items(value: Any) -> dict[str, Mapping[str, Any]] | None:
 
 
 def markdown(params: Mapping[str, Any], published: Published, others: Sequence[Method] = ()) -> str:
-    """The page ``deviations.md``: values that differ, other deviations, then values that the papers do not state."""
+    """The page ``deviations.md``: values that differ, other deviations, then further values that the papers do not state."""
     rows = deviations(params, published)
     scale = params.get("scale", "?")
     lines = [f"# Deviations from the published settings, scale {scale}", ""]
@@ -169,12 +169,16 @@ def markdown(params: Mapping[str, Any], published: Published, others: Sequence[M
             )
             for one in others
         ]
-    ours = {key: source for key, source in published.sources.items() if source.startswith(NOT_STATED)}
+    differ = {row.key for row in rows}
+    unstated = {key: source for key, source in published.sources.items() if source.startswith(NOT_STATED)}
+    ours = {key: source for key, source in unstated.items() if key not in differ}
     if ours:
         values = _leaves(params)
         for key, value in list(values.items()):
             values |= {f"{key}[{name}]": SET for name in _items(value) or ()}
         lines += ["", "## Values that the papers do not state", ""]
+        if len(ours) < len(unstated):
+            lines += ["Those that differ from params/paper.yaml are above.", ""]
         notes = {key: (yaml_value(values.get(key, ABSENT)), source) for key, source in ours.items()}
         lines += _grouped(notes, "key", "here", "note")
     return "\n".join(lines).rstrip("\n") + "\n"
