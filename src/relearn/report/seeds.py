@@ -6,6 +6,7 @@ run counts with the number it has; the caller says what a diverged run without a
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -189,7 +190,7 @@ def comparison(
     if lone := sorted({seed for one in samples for seed in one.values} - {*seeds}):
         notes = [
             *notes,
-            f"without seed{'s' * (len(lone) > 1)} {', '.join(map(str, lone))}: not on both sides",
+            f"without seed{'s' * (len(lone) > 1)} {listed(lone)}: not on both sides",
         ]
     apart = abs(interval.estimate - (1.0 if unit == "ratio" else 0.0)) > 1e-12
     equal = units is not None and max(units.values) - min(units.values) <= 1e-12
@@ -224,3 +225,12 @@ def comparison(
 
 def _exp(value: float) -> float:
     return math.exp(value) if math.isfinite(value) else (0.0 if value < 0 else math.inf)
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """``3, 5 to 9`` for 3, 5, 6, 7, 8, 9: rising numbers, of which three or more in a row are a range."""
+    parts: list[str] = []
+    for _, row in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in row]
+        parts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
+    return ", ".join(parts)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relearn.report import claims, claims_formats, statistics
-from relearn.report.seeds import Sample
+from relearn.report.seeds import Sample, listed
 from relearn.report.verdicts import Above
 from relearn.studies.freelb.claims import PREDICATES, medians
 
@@ -580,6 +580,7 @@ def test_a_seed_that_one_side_lacks_is_named(tmp_path):
     pretend.several(tmp_path, "rte", vanilla=0.6, freelb=[0.8, 0.8, 0.81, 0.9], freelb_fresh=[0.7, 0.71, 0.7])
     notes = judged(tmp_path, "mask_reuse").main.notes
     assert "without seed 3: not on both sides" in notes
+    assert listed([3, 5, 6, 7, 9, 10]) == "3, 5 to 7, 9, 10" and listed([]) == ""
 
 
 def test_masks_are_compared_at_the_better_radius_of_each(tmp_path):
